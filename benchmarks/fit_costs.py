@@ -27,12 +27,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from support.array_parts import ArrayReader
 from transformula.cli.table_files import find_table
+from transformula.cluster.table_parts import _MOST_GROUPS, ReadParts
 from transformula.learn.solver_choice import MOST_EXACT_TERMS, Settings
 from transformula.learn.solvers.features import all_terms, blocks, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
-from transformula.learn.states import HeldOut, Range, RowSample, row_hashes, sample_size
-from transformula.learn.streaming import fit_parts, survey_of
-from transformula.learn.table_parts import _MOST_GROUPS, ReadParts
+from transformula.learn.states import HeldOut, Range, RowSample, fit_parts, row_hashes, sample_size, survey_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 SPLIT = HeldOut(0.2)

@@ -136,7 +136,8 @@ points (*error*, the largest found).
 - Quotients are extended continuously where they have a limit: `sin(x)/x`, `besselj(1, x)/x`, `expm1(x)/x`, `log1p(x)/x`, `(1 - cos(x))/x**2`,
   `x/tanh(x)`, `(sin(x) - x*cos(x))/x**3`, `x**4*exp(x)/(exp(x) - 1)**2`. So are sums of quotients, `coth(x) - 1/x`, differences over a
   diagonal, `(sin(x) - sin(y))/(x - y)`, quotients whose functions vanish together, `(1 - exp(-n*(1 - c)))/(1 - c*exp(-n*(1 - c)))` at c = 1, and
-  `x**x`, `x*log(x)**2`, `sqrt(x)*log(x)` from 0. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
+  `x**x`, `x*log(x)**2`, `sqrt(x)*log(x)` from 0, and quotients of inputs from 0 that are 0/0 at a corner, `x*y/(x + y)`, `1/(1/a + 1/b + 1/c)`,
+  `x*y/sqrt(x**2 + y**2)`, `x**2/(x + y)`. The remainders are written `exp_rest1(x)` = (exp(x) - 1)/x, `cos_rest2(x)` = (cos(x) - 1)/x**2,
   `log_rest1_at1(x)` = log(x)/(x - 1); you may use these names too, for every function whose first terms are exact.
 - Functions beyond the elementary ones are enclosed by Arb, with all derivatives ([trust.md](trust.md)); a new function is
   one entry in `kernel/functions/special_functions.py`.

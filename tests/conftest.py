@@ -53,6 +53,14 @@ def circuits(tmp_path_factory):
 
 
 @pytest.fixture
+def no_advice(monkeypatch):
+    """A refusal says what was found and looks no further for options that would be met: seconds of work for each."""
+    from transformula.compiler.advice import AdviceSearch
+
+    monkeypatch.setattr(AdviceSearch, "look", lambda *_: None)
+
+
+@pytest.fixture
 def table(tmp_path):
     """A CSV file of 120 houses whose price is 3 + 2*size*rooms + age**2."""
     X = np.random.default_rng(0).uniform(0, 10, size=(120, 3))

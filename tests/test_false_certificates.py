@@ -21,6 +21,7 @@ from safetensors.numpy import load, save
 import transformula as tf
 from transformula.errors import NotProvenError, TransformulaError
 
+pytestmark = pytest.mark.usefixtures("no_advice")
 FUNCTIONS = {
     **{name: getattr(mpmath, name) for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "asin", "acos")},
     "abs": abs,

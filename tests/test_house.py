@@ -14,13 +14,13 @@ FILES = sorted(ROOT.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 #: Sizes of the whole without the Coq export. The aim is 42,000 lines in 280 files, 80 modules for one compile, and 120
 #: constants; Hugging Face folders, text models, interventions, raw tables and the engineers' notation take 5,700 lines.
-MAX_LINES, MAX_FILES = 58_160, 280
+MAX_LINES, MAX_FILES = 58_854, 280
 MAX_MODULES = 80
-MAX_CONSTANTS = 158
+MAX_CONSTANTS = 138
 #: Lines of a file, and of a function without its docstring.
 MAX_FILE, MAX_FUNCTION = 400, 60
 #: Numeric constants of the compiler outside its policy.
-MAX_ELSEWHERE = 43
+MAX_ELSEWHERE = 41
 #: Words that say nothing about what a function or module is.
 RIDDLES = ("What", "Where", "Those", "As", "They")
 

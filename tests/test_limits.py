@@ -59,7 +59,7 @@ def test_the_search_for_one_proof_may_take_a_part_of_the_work(monkeypatch) -> No
     """More is a refusal of this attempt, not the end of the search."""
     monkeypatch.setattr(policy, "USUAL_SEARCH", 10.0)
     monkeypatch.setattr(policy, "SEARCH_PART", 0.0)
-    monkeypatch.setattr(policy, "FINISHING", 0.0)
+    monkeypatch.setattr(policy, "AFTER_FAILURE", 0.0)
     with pytest.raises(NotProvenError, match="no model is proven so far"):
         tf.compile("sin(x)", "x=0..1", 1e-3, construction="lookup")
 
@@ -105,6 +105,8 @@ def test_a_construction_leaves_work_for_the_next(monkeypatch) -> None:
     """The circuit gets nine tenths, and the lookup is still tried with the rest."""
     monkeypatch.setattr(policy, "ALL", 0.4)
     monkeypatch.setattr(policy, "KEPT", 0.0)
+    monkeypatch.setattr(policy, "AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(policy, "LEAST_KEPT", 0.0)
     tried = []
     first_proven = driver.Search.first_proven
 
@@ -125,7 +127,7 @@ def test_a_search_in_which_an_attempt_has_failed_may_take_less() -> None:
         (NotProvenError("nothing is known"), policy.ALL),
         (NotProvenError("tables that miss", measured=1e-3), policy.AFTER_FAILURE),
     ]:
-        search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+        search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None, {})
         search.eps = 1e-6
         with limited(100.0) as search.limit:
             search.note(error)
@@ -135,7 +137,7 @@ def test_a_search_in_which_an_attempt_has_failed_may_take_less() -> None:
 
 
 def test_what_fails_late_and_shows_nothing_ends_the_search() -> None:
-    search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None)
+    search = driver.Search(Formula.of(["sin(x)"], Box.of("x=0..1")), None, {})
     search.eps = 1e-6
     with limited(policy.ALL) as search.limit:
         spend((policy.AFTER_FAILURE + 1) * limits.SECOND)
@@ -158,7 +160,7 @@ def test_a_long_attempt_of_which_nothing_is_proven_speaks_against_others_like_it
     alike = [Attempt(CONSTRUCTIONS["circuit"], build, group=0) for _ in range(3)]
     monkeypatch.setattr(driver, "attempts", lambda *_: iter(alike))
     formula = Formula.of(["sin(x)"], Box.of("x=0..1"))
-    search = driver.Search(formula, None)
+    search = driver.Search(formula, None, {})
     search.eps, task = 1e-6, BuildTask(Prepared(formula), Options(eps=1e-6))
     task.findings.fitted["a table"] = None
     with limited(policy.ALL) as search.limit, pytest.raises((NotProvenError, OutOfWork)):
@@ -180,7 +182,7 @@ def test_a_refusal_says_how_close_it_came_and_does_not_depend_on_what_was_asked_
 
 def test_larger_formulas_may_take_more() -> None:
     usual = [
-        driver.Search(Formula.of(texts, Box.of(on)), None).seconds(10.0)
+        driver.Search(Formula.of(texts, Box.of(on)), None, {}).seconds(10.0)
         for texts, on in (
             (["x"], "x=0..1"),
             (["x1"], "x1..x12=0..1"),
@@ -197,7 +199,9 @@ def test_a_longer_time_limit_allows_more_work(monkeypatch) -> None:
     tf.compile("x", "x=0..1", time_limit=1000)
     tf.compile("x", "x=0..1", time_limit=1)
     assert seen[0] == pytest.approx(1000 * limits.SECOND, rel=1e-3)
-    assert seen[1] == pytest.approx((policy.ALL + policy.KEPT) * limits.SECOND, rel=1e-3)
+    assert seen[1] == pytest.approx(
+        (policy.ALL + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE) * limits.SECOND, rel=1e-3
+    )
 
 
 F32 = {"dtype": "float32"}
@@ -228,7 +232,7 @@ def test_a_refusal_takes_little_work_and_has_a_bound(formula, box, options, most
 
 
 def test_more_time_is_not_advised_where_rounding_alone_is_too_much() -> None:
-    search = driver.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None)
+    search = driver.Search(Formula.of("x*y", Box.of("x=0..1, y=0..1")), None, {})
     search.eps = 1e-9
     search.closest = NotProvenError("", 2e-6, rounding=4e-7)
     said = str(search.stopped(Ending.WORK))

@@ -20,6 +20,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.usefixtures("no_advice")
 def test_fast_oscillations_get_a_token_for_every_swing() -> None:
     model = tf.compile("sin(200*x)", "x=0..1", 1e-4, "lookup")  # 64 swings, 32 periods
     assert model.memory_tokens <= 40 and tf.verify(model).verified

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from flint import fmpq
 
 from transformula import model_folder, proven
-from transformula.errors import ExportError, ModelFileError, UncertifiedError
+from transformula.errors import ExportError, InputError, ModelFileError, UncertifiedError
 from transformula.files import STDOUT, as_path, write_file
+from transformula.formula.languages import formula_in
 from transformula.formula.prompt_target import Prompts
 from transformula.formula.sample_target import Samples, as_array, is_tensor, stored_target
 from transformula.internals import NamedTrace
@@ -25,6 +27,7 @@ from transformula.kernel.folder.description import (
     Certificate,
 )
 from transformula.kernel.folder.model_files import Packed, read_packed, read_text, unpack
+from transformula.kernel.syntax.boxes import Formula
 from transformula.model_parts import ModelParts
 from transformula.optional import require
 from transformula.runtime import reference
@@ -269,9 +272,27 @@ class Model(ModelParts):
 
         ``bridge.run_with_cache(bridge.embed_points(x))`` runs it at points; hooks are those of GPT-2.
         """
-        from transformula.export.hf_run import transformer_lens_bridge
+        from transformula.export.runtime_checks import transformer_lens_bridge
 
         return transformer_lens_bridge(self)
+
+    def to_formula(self, style: str = "text", names: Mapping[str, str] | None = None) -> str | list[str]:
+        """The formula in another language.
+
+        Parameters
+        ----------
+        style : {"text", "python", "latex", "excel", "sql"}
+            ``text`` is the formula as it was typed, for `compile`.
+        names : mapping, optional
+            What variables are called in the other language.
+
+        Returns
+        -------
+        str, or a list of several outputs.
+        """
+        if not isinstance(self.formula, Formula):
+            raise InputError("a model of samples or prompts has no formula to write")
+        return formula_in(self.formula, style, names)
 
     @property
     def contents(self) -> dict[str, bytes | str]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from transformula import optional
+from transformula.cluster import table_parts as parts
 from transformula.learn import states
-from transformula.learn import table_parts as parts
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0, 10, size=(600, 3))

@@ -8,8 +8,9 @@ import warnings
 import pytest
 
 import transformula as tf
+from transformula.cli.output import Output
 from transformula.errors import FormulaError
-from transformula.formula.notations import hint
+from transformula.formula.hints import hint
 
 
 @pytest.fixture
@@ -174,3 +175,41 @@ def test_a_file_holds_a_whole_model(cli, tmp_path):
 def test_a_printed_bound_is_not_above_the_printed_tolerance(cli, most):
     said = cli("compile", "0.5*m*v^2", "--on", f"m=1..2, v=0..{most}").out.split()
     assert float(said[said.index("bound") + 1]) <= float(said[said.index("eps") + 1])
+
+
+def test_a_named_value_that_is_not_read_is_listed(cli):
+    seen = cli("compile", "x + d", "--on", "x=1..2", "--let", "k=3", "--let", "d=x/2", "--json")
+    assert json.loads(seen.out)["unused_values"] == ["k"]
+    assert "unused values  k\n" in cli("compile", "x", "--on", "x=1..2", "--let", "k=3").out
+    assert "unused values" not in cli("compile", "d = x/2; x + d", "--on", "x=1..2").out
+
+
+def test_lists_fit_80_columns(cli, folder):
+    for words in (["reproduce", "--list"], ["export", str(folder), "--to", "onnx"], ["show", str(folder)]):
+        lines = [line for line in cli(*words).out.splitlines() if str(folder) not in line]
+        assert lines and max(map(len, lines)) <= 80, max(lines, key=len)
+
+
+def test_sentences_are_wrapped_on_a_terminal_only(monkeypatch, capsys):
+    said = "the best bound is 1, " * 8
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    Output.beside(said)
+    assert max(map(len, capsys.readouterr().err.splitlines())) <= 60
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
+    Output.beside(said)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_long_study_says_how_far_it_is(monkeypatch):
+    from transformula.budget import listening
+    from transformula.studies import fang_study
+    from transformula.studies.study_report import StudyRun
+
+    monkeypatch.setattr(
+        fang_study, "_fit", lambda target, degree, solver, sample: ([target, solver, len(sample.y), 7, 1.0, 0.1], "x9")
+    )
+    seen = []
+    with listening(lambda *said: seen.append(said)):
+        fang_study.fang_closed_form(StudyRun("fang-closed-form", 0, "quick"))
+    assert seen == [("fitting", k, 5 - k) for k in range(5)]

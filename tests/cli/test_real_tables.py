@@ -198,3 +198,21 @@ def test_a_preparation_that_was_tampered_with_is_refused(cli, tmp_path):
         (folder / "fit.json").write_text(json.dumps(notes | change), encoding="utf-8")
         done = cli("eval", str(folder), "--csv", str(source), "--out", str(tmp_path / "o.csv"))
         assert done.code == 2 and done.err.count("\n") == 1, done.err
+
+
+def test_eval_names_the_cells_that_it_reads_as_empty(cli, tmp_path):
+    rows = "".join(f"{k},5;0{1 + k % 9}.05.2021;{2 * k}.500 €\n" for k in range(30, 70))
+    (tmp_path / "flats.csv").write_text(f"m²;sold;price\n{rows}", encoding="utf-8")
+    folder, new = tmp_path / "flat", tmp_path / "new.csv"
+    assert cli("fit", str(tmp_path / "flats.csv"), "--target", "price", "--out", str(folder)).code == 0
+    notes = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
+    assert notes["held_out"]["mean"]["mae"] > 1000  # 60.500 € is not 60.5
+    new.write_text("m²;sold\n5o,5;01.05.2021\n40,5;02.05.2021\n;02.05.2021\n", encoding="utf-8")
+    done = cli("eval", str(folder), "--csv", str(new), "--out", str(tmp_path / "p.csv"), "--json")
+    assert json.loads(done.out)["imputed"] == 2
+    said = f"{new}, line 2: m² is '5o,5', which is not a number"
+    assert json.loads(done.out)["read_as_empty"] == [said]
+    done = cli("eval", str(folder), "--csv", str(new), "--out", str(tmp_path / "p.csv"))
+    assert "read as empty" in done.out
+    with pytest.warns(UserWarning, match="'5o,5' in row 1 of m² is not a number: read as empty"):
+        TableModel.load(folder).predict({"m²": ["5o,5"], "sold": ["01.05.2021"]})

@@ -162,6 +162,29 @@ def test_auto_takes_a_circuit_for_many_variables():
     assert tf.compile("sin(x) + y*exp(y)", on="x=0..1, y=0..1", eps=1e-5).construction == "lookup"
 
 
+@pytest.mark.parametrize(
+    ("formula", "box", "eps", "tokens"),
+    [
+        (
+            "sqrt(x**2 + y**2 + 1/100000)*z",
+            "x=-1..1, y=-1..1, z=-1..1",
+            1e-3,
+            8,
+        ),  # a constant side was a ReLU of nothing
+        ("sqrt(x**2 + pi/1000000)*z", "x=-1..1, z=-1..1", 1e-3, 12),
+        ("sqrt(x**2 - x*y + y**2 + 3*t**2)", "x=-100..100, y=-100..100, t=-50..50", 1e-6, 1),  # von Mises stress
+        ("sqrt(x**2 + 4*x*y + 5*y**2 + 2*y*z + 3*z**2)", "x=-1..1, y=-1..1, z=-1..1", 1e-9, 1),
+    ],
+)
+def test_lengths_with_constants_and_mixed_terms(formula, box, eps, tokens):
+    model = tf.compile(formula, box, eps)
+    assert model.certificate.bound <= eps and model.tokens <= tokens and tf.verify(model).verified
+    low, high = np.array(model.box.floats()).T
+    x = np.vstack([np.random.default_rng(0).uniform(low, high, (300, len(low))), 0 * low, low, high])
+    named = dict(zip(model.box.variables, x.T, strict=True)) | {"sqrt": np.sqrt, "pi": np.pi}
+    assert np.abs(model(x) - eval(formula, named)).max() <= model.certificate.bound  # the test's own text
+
+
 def test_squares_share_one_table(circuits):
     """All the products of the gravity formula read one table of the square."""
     weights = circuits("I.9.18").weights

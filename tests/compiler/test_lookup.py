@@ -9,8 +9,8 @@ from support.one_layer_models import model_named
 from transformula.budget import listening
 from transformula.compiler.evidence.finder import Finder
 from transformula.compiler.layout import HeadSpec, OneLayerSpec, TableTokens, assemble
+from transformula.compiler.table_reading import read_heads
 from transformula.errors import InputError, NotProvenError, TransformulaError
-from transformula.runtime.table_reading import read_heads
 
 FRANKE = (
     "0.75*exp(-((9*x-2)**2 + (9*y-2)**2)/4) + 0.75*exp(-(9*x+1)**2/49 - (9*y+1)/10)"

@@ -7,9 +7,9 @@ import pytest
 
 import transformula as tf
 from support.one_layer_models import model_named
+from transformula.compiler.table_reading import read_heads
 from transformula.errors import NotProvenError
 from transformula.runtime import reference
-from transformula.runtime.table_reading import read_heads
 
 
 def covering_number(function, low, high, eps, points=400_001):

@@ -4,6 +4,7 @@ import math
 import random
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -128,3 +129,22 @@ def test_constants_compile_too():
 def test_a_dense_polynomial_of_random_terms_verifies():
     model = tf.compile(text_of(dense(random.Random(5), 3, 6)), on="x1..x3=-1..2")
     assert tf.verify(model).verified and model.certificate.approximation == 0
+
+
+@pytest.mark.parametrize(
+    ("formula", "box"),
+    [
+        ("w*x**4", "x=0..4, w=1e3..1e4"),  # the bound was 44,000 of 2.56 million
+        ("w*x*(64 - 8*x**2 + x**3)/3.84e7", "x=0..4, w=1e3..1e4"),  # a beam: 6 per cent
+        ("x*y", "x=0..1e-200, y=0..1e200"),  # beyond what floats hold
+        ("a*b*c + b**3", "a=-1e6..1e6, b=-2..2, c=0..1e-5"),
+    ],
+)
+def test_variables_of_different_sizes_are_not_lost_in_one_another(formula, box):
+    model = tf.compile(formula, box)
+    assert model.construction == "polynomial" and tf.verify(model).verified
+    low, high = np.array(model.box.floats()).T
+    x = np.random.default_rng(0).uniform(low, high, (200, len(low)))
+    truth = eval(formula, dict(zip(model.box.variables, x.T, strict=True)))  # the test's own text
+    error, size = np.abs(model(x) - truth).max(), np.abs(truth).max()
+    assert error <= model.certificate.bound <= 1e-10 * size

@@ -60,6 +60,19 @@ def test_a_kink_between_steep_scores_is_proven_in_pieces(tmp_path):
     assert len(cuts) > 8 and all(here[1] == there[0] for here, there in pairwise(cuts))
 
 
+@pytest.mark.parametrize(
+    ("formula", "cuts", "zeros"),
+    [("x**(3/2) + exp(x)", ["(1 / 8388608)"], 1), ("sqrt(2*x)*sqrt(1 - x)", ["(1 / 8388608)", "(8388607 / 8388608)"], 2),
+     ("exp(-sqrt((x - 1/4)**2))", ["(2097151 / 8388608)", "(2097153 / 8388608)"], 1), ("sqrt(x + 1/100)", [], 0)],
+)  # fmt: skip
+def test_roots_of_nothing_are_bounded_by_plain_intervals(formula, cuts, zeros, tmp_path):
+    """Taylor models of a root end where its argument may be negative by rounding."""
+    tf.compile(formula, on="x=0..1", eps=0.05, construction="lookup").save(tmp_path / "model")
+    lemma = coq_files(tmp_path / "model")["Table_0.v"].partition("Lemma T_0")[2]
+    assert re.findall(r"Rle_lt_dec u (.*?\))", lemma) == cuts
+    assert lemma.count("i_depth 20") == zeros
+
+
 def test_short_functions_are_the_kernels():
     """Typed.v has what the generator lets through, and the kernel defines the same names."""
     from transformula.kernel.syntax.definitions import ALIASES, DEFINITIONS
@@ -90,6 +103,38 @@ OUTPUTS = [
 def test_coq_accepts_formulas_of_other_kinds(formula, options, tmp_path):
     tf.compile(formula, on="x=-1..1", **options).save(tmp_path / "model")
     assert compiled_theorem(tmp_path / "model", coq_files(tmp_path / "model"))[0] == []
+
+
+#: What `meaning`, `squares_of`, `sign` and `atoms` of Analysis.v show, for x and y from 1 to 2 and z from -1 to 1.
+SHOWN = {
+    "a kink in a denominator": ("/ (exp y / (exp y + 1 / 4) + Rmax 0 (x + -1 * (exp y / (exp y + 1 / 4)))) = / Rmax x (exp y / (exp y + 1 / 4))", "meaning"),
+    "a length that is 0, and one with its sign": ("Rmax (z ^ 4) 0 + Rabs (z - z) = z ^ 4", "meaning"),
+    "powers a whole number apart": ("exp (-3 / 10 * ln (x + y)) = Rpower (x + y) (7 / 10) / (x + y)", "meaning"),
+    "arguments of tangents": ("tan (x * (y + 1)) + x = x + tan (x * y + x)", "meaning"),
+    "a root less its term": ("sqrt y * tan (1 / 4 * PI + -1 / 2 * atan (x * / sqrt y)) = sqrt (x ^ 2 + y) - x", "meaning"),
+    "a triangle's side": (
+        "0 <= z * z + y ^ 2 - 2 * z * y * cos z",
+        "squares_of ((z + -1 * y) ^ 2 * cos (1 / 2 * z) ^ 2 + (z + y) ^ 2 * sin (1 / 2 * z) ^ 2)",
+    ),
+    "one and a square": ("1 + sqrt (z * y) ^ 2 <> 0", "sign"),
+    "an even power": ("0 <= (z + y - z) ^ 4 * / (z ^ 2 * exp z + 1)", "sign"),
+    "asin up to its ends": ("asin (sin x * 1) = 2 * atan (sin x / (1 + sqrt (1 - sin x * sin x)))", "meaning"),
+    "irrational multiples of wires": ("0 <= f x <= 1 -> -1 / 1000 <= PI * f x <= 32 / 10", "intros; atoms; interval"),
+}  # fmt: skip
+
+
+@needs_coq
+def test_tactics_show_what_circuits_need(tmp_path):
+    """One file; each of these was refused in a random formula."""
+    lemmas = "".join(f"Lemma L_{k} : {what}.\nProof. {by}. Qed.\n" for k, (what, by) in enumerate(SHOWN.values()))
+    text = (
+        "Require Import Reals Lra Coquelicot.Coquelicot Interval.Tactic Transformula.Analysis.\nOpen Scope R_scope.\n"
+        "Section Box.\nVariables (x y z : R) (f : R -> R).\nHypothesis X : 1 <= x <= 2.\nHypothesis Y : 1 <= y <= 2.\n"
+        f"Hypothesis Z : -1 <= z <= 1.\n{lemmas}End Box.\n"
+    )
+    files = {name: library_file(name) for name in ("Transformer.v", "Typed.v", "Analysis.v")} | {"Part_0.v": text}
+    found = Workshop(files, frozenset(LIBRARY)).compile(tmp_path, files)
+    assert [file.why for file in found if file.printed is None] == [] and len(found) == len(files)
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +267,7 @@ def test_a_partition_of_other_cells_is_refused(partition, tmp_path):
     ("formula", "box", "options", "reason"),
     [
         ("sin(x)/x", "x=-1..1", {}, "undefined at points of the box"),
+        ("x**(1/3) + x", "x=0..1", {}, "the power u.* whose base touches 0"),
         ("gamma(x)", "x=1..2", {}, "Interval library cannot bound gamma"),
         ("floor(x) - floor(x)", "x=0..2", {}, "cannot bound floor"),
         ("exp(-x*y)*sin(3*x + y)", "x=0..1, y=0..1", {"construction": "lookup"}, "tables of several axes"),

@@ -9,7 +9,17 @@ import pytest
 from support.coq_folders import case_folder, case_names, change_array, change_json, coq_contents
 from transformula.coq import transcription
 from transformula.coq.coq_check import objection
-from transformula.coq.coq_files import LIBRARY, MODEL, PROOF, VERDICT, VERDICT_TEXT, coq_files, library_file
+from transformula.coq.coq_compiler import Workshop
+from transformula.coq.coq_files import (
+    LIBRARY,
+    MODEL,
+    PROOF,
+    STATEMENT,
+    VERDICT,
+    VERDICT_TEXT,
+    coq_files,
+    library_file,
+)
 from transformula.coq.transcription import expected, transcribed
 
 CASE = "II.34.2a-float64"  # q*v/(2*pi*r)
@@ -65,12 +75,12 @@ EDITS = {
     "a variable": ("(v_q * v_v)", "(v_q * v_r)"),
     "a factor": ("(literal 2 1)", "(literal 3 1)"),
     "a constant": ("v_pi", "v_e"),
-    "the box": ("inside (literal 1 1) v_r", "inside (literal 2 1) v_r"),
-    "the box of another variable": ("v_q (literal 5 1)", "v_v (literal 5 1)"),
+    "the box": ("inside (literal 1 1) x_r", "inside (literal 2 1) x_r"),
+    "the box of another variable": ("x_q (literal 5 1)", "x_v (literal 5 1)"),
     "the bound": ("bound : R := ", "bound : R := 9"),
     "a looser goal": (" bound /\\", " (bound + 1) /\\"),
-    "another output": ("[v_q; v_v; v_r]) 0", "[v_q; v_v; v_r]) 1"),
-    "inputs exchanged": ("(inputs [v_q; v_v; v_r])", "(inputs [v_v; v_q; v_r])"),
+    "another output": ("[x_q; x_v; x_r]) 0", "[x_q; x_v; x_r]) 1"),
+    "inputs exchanged": ("(inputs [x_q; x_v; x_r])", "(inputs [x_v; x_q; x_r])"),
     "a second statement": ("  True.\n", "  True.\nAxiom free : claim.\n"),
     "another library": ("Transformula.Typed", "Transformula.Attention"),
     "a shadowing module": (
@@ -167,6 +177,26 @@ def test_a_changed_folder_is_noticed(folder, text, edit):
 def test_a_negative_rounding_buys_nothing(folder):
     change_json(folder, "certificate.json", lambda c: c.update(eps=1.0, rounding=-0.5))
     assert "bound : R := 1/2." in expected(*coq_contents(folder))
+
+
+#: Variables that mean something in Coq, in Typed.v, in the generated files or in the ends of the box.
+NASTY = ["pi", "e", "E", "ln", "forall", "Type", "R", "IZR", "model_", "bound", "w", "W_1", "I_0", "x_pi", "v_pi", "_"]
+
+
+@pytest.mark.usefixtures("coq")
+def test_names_of_variables_hide_nothing(tmp_path):
+    """A box whose ends use constants that are names of variables too; Coq reads what is stated."""
+    import transformula as tf
+
+    box = ", ".join(f"{name}={end}" for name, end in zip(NASTY, ["-pi/2..pi", "0..exp(1)"] * 8, strict=True))
+    formula = " + ".join(f"{k + 2}*{name}" for k, name in enumerate(NASTY))
+    tf.compile(formula, on=box, eps=1).save(tmp_path / "model")
+    files = coq_files(tmp_path / "model")
+    assert " x_pi v_pi ->" in files[MODEL]  # the variable, and an end of its interval
+    assert "formula_0 (v_pi v_e" in files[MODEL] and "(formula_0 (variable x_pi) (variable x_e)" in files[MODEL]
+    said = {name: files[name] for name in (*LIBRARY, MODEL, STATEMENT)}
+    workshop = Workshop(said, frozenset(LIBRARY))
+    assert [file.why for file in workshop.compile(tmp_path, said) if file.printed is None] == []
 
 
 def _header(folder, change):

@@ -66,9 +66,16 @@ def test_a_refusal_names_its_place_and_helps(visit):
     assert "log(x) is undefined or unbounded near x = 0" in page.text_content("#refusal-message")
     assert "The proof stopped at" in page.text_content("#refusal-place")
     assert page.is_hidden("#claim")
+    page.click("text=Try the box x=0.0312..1")
+    reach(page, "done")
+    assert page.input_value("#box") == "x=0.0312..1"
+    page = visit({"formula": "where(x > 1, 1, 0)", "on": "x=0..2"}, wait="refused")
+    page.locator("#formula-error .offer").last.click()  # a mistake that is marked at its field is mended there
+    reach(page, "done")
+    assert "max" in page.input_value("#formula")
     page = visit({"formula": "x**3 - x/3", "on": "x=-1..1", "eps": "1e-20", "dtype": "float32"}, wait="refused")
     assert "The best that was reached is" in page.text_content("#refusal-place")
-    page.click("#refusal-help")
+    page.click("#refusal-help button")
     reach(page, "done")
     assert page.is_hidden("#refusal") and fact(page, "floats") == "float32"
 

@@ -17,7 +17,7 @@ from support.one_layer_models import model_named, points_of
 from transformula.errors import ExportError, InputError, ModelFileError
 from transformula.export import hf_files
 from transformula.export.hf_files import hf_bound, hf_differences, hf_export, hf_rounding, layout_of
-from transformula.export.hf_run import hf_runner
+from transformula.export.runtime_checks import hf_runner
 from transformula.runtime.reference import run
 
 pytest.importorskip("transformers")

@@ -16,8 +16,8 @@ from support.runtimes import sealed
 from transformula.errors import ExportError, NotProvenError
 from transformula.export import norm_rounding, norm_sizes
 from transformula.export.hf_files import hf_export
-from transformula.export.hf_run import hf_runner
 from transformula.export.norm_rounding import KEYS, norm_reading, norms_off, prove_normed
+from transformula.export.runtime_checks import hf_runner
 from transformula.export.stock_packing import normed_width, stock_module
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.description import Description

@@ -13,6 +13,7 @@ import sympy
 import transformula as tf
 from transformula.errors import FormulaError, InputError
 from transformula.formula import notations
+from transformula.formula.hints import hint
 from transformula.formula.notations import as_texts, given_formula
 from transformula.kernel.syntax.parsing import parse
 
@@ -262,3 +263,9 @@ def test_a_function_that_goes_another_way_for_numbers_is_refused():
 )
 def test_a_function_that_agrees_with_its_formula_or_takes_no_numbers_is_read(function, box):
     assert given_formula(function, box).outputs
+
+
+def test_a_long_word_is_not_searched_from_every_letter():
+    """This took minutes; a name is cut in messages anyway."""
+    assert hint("x" * 30_000, ["x"]) == f"add {'x' * 40}=low..high to the box"
+    assert hint("1" * 30_000 + "!", ["x"]) == hint("1!", ["x"]).replace("1", "1" * 100)

@@ -85,7 +85,7 @@ def test_a_worker_killed_in_mid_fit_costs_time_only(dask, files, monkeypatch, tm
             dask.workers[0].kill()
             dask.workers[0].wait()
 
-    monkeypatch.setattr("transformula.learn.table_parts.report", kill)
+    monkeypatch.setattr("transformula.cluster.table_parts.report", kill)
     shared = fitted(files, "--out", str(tmp_path / "shared"), "--scheduler", dask.address)
     assert dask.workers[0].returncode == -signal.SIGKILL and said[14] == ("reading", 3, 9) and len(said) == 24
     assert {**shared, "out": None} == {**alone, "out": None}

@@ -13,13 +13,14 @@ from transformula.learn import (
 )
 from transformula.learn.distinct_rows import Rows
 from transformula.learn.gradient import LinearStart
-from transformula.learn.one_layer_regressor import LayerShape, OneLayerModule, linear_weights, random_weights
+from transformula.learn.one_layer_regressor import linear_weights, random_weights
 from transformula.learn.scoring import TrainedTable, linear_is_better
 from transformula.learn.solvers import exact_fit
 from transformula.learn.solvers.exact_fit import fit_exact
 from transformula.learn.solvers.features import all_terms, evaluate_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.polynomial_fit import penalties
+from transformula.runtime.one_layer_module import OneLayerModule
 
 rng = np.random.default_rng(0)
 
@@ -139,7 +140,8 @@ def test_auto_may_choose_a_linear_model():
 def test_a_layer_starts_as_the_linear_model(tokens):
     torch = pytest.importorskip("torch")
     linear = LinearStart(rng.normal(size=(3, 2)), rng.normal(size=2))
-    start = random_weights(LayerShape(3, 2, 2, 8, 4, 5, 6, tokens), np.random.default_rng(0))
+    layer = OneLayerTransformerRegressor(2, 8, 4, 5, 6, tokens=tokens)
+    start = random_weights(layer, 3, 2, np.random.default_rng(0))
     x = rng.normal(size=(20, 3))
     with torch.no_grad():
         found = OneLayerModule(linear_weights(start, linear))(torch.from_numpy(x)).numpy()

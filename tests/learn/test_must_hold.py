@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, make_friedman1
+from sklearn.datasets import load_digits, make_friedman1, make_friedman2
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from transformula.learn import PolynomialTransformerClassifier, PolynomialTransformerRegressor
 from transformula.studies.fang_f2_study import f1_sample, f2_sample
@@ -62,3 +66,19 @@ def test_friedman_and_digits():
     X, y = load_digits(n_class=5, return_X_y=True)
     model = PolynomialTransformerClassifier(2).fit(X[:600], y[:600])
     assert model.score(X[600:], y[600:]) > 0.97
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_more_than_one_standard_error_behind_ridge(seed):
+    """On the whole set, whose seed 0 is in benchmarks/fit_speed.py: small effects, which few terms leave out."""
+    X, y = make_friedman2(5000, noise=100, random_state=seed)
+    ridge = make_pipeline(StandardScaler(), PolynomialFeatures(3), StandardScaler(), RidgeCV(np.logspace(-3, 5, 17)))
+    worse = []
+    for train, held in KFold(5, shuffle=True, random_state=0).split(X):
+        ours, theirs = (
+            (model.fit(X[train], y[train]).predict(X[held]) - y[held]) ** 2
+            for model in (PolynomialTransformerRegressor(3), ridge)
+        )
+        worse.append(ours - theirs)
+    gain = np.concatenate(worse)
+    assert gain.mean() <= gain.std(ddof=1) / len(gain) ** 0.5

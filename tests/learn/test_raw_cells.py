@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from transformula.errors import InputError
+from transformula.errors import InputError, ModelFileError
 from transformula.learn import TableModel, fit_table
 from transformula.learn.preparation import PrepareOptions, prepare
 from transformula.learn.raw_cells import as_numbers, cells_of, number_form
@@ -165,18 +165,16 @@ def test_so_few_rows_have_no_score(rows):
     assert fitted.notes["r2_training"] is None and fitted.notes["held_out"] is None
 
 
-def test_folders_of_an_earlier_version_keep_their_names(tmp_path, monkeypatch):
-    """Letters of other scripts were left out of variables; they are spelled out now."""
+def test_a_folder_whose_names_follow_another_rule_is_refused(tmp_path, monkeypatch):
+    """Letters of other scripts were once left out of variables: such a folder has no columns for its variables."""
     from transformula.learn import columns
 
     table = {"温度": X[:, 0], "β": X[:, 1], "y": X[:, 0] - X[:, 1]}
     monkeypatch.setattr(columns, "_ascii_letters", lambda char: char)
     fit_table(table, "y", degree=1, folder=tmp_path / "old")
     monkeypatch.undo()
-    loaded = TableModel.load(tmp_path / "old")
-    assert loaded.model.box.variables == ("x", "x_")
-    np.testing.assert_allclose(loaded.predict(table), table["y"], atol=1e-6)
-    assert columns.read_columns(tmp_path / "old", ["x", "x_"]) == {"x": "温度", "x_": "β"}
+    with pytest.raises(ModelFileError, match=r"fit\.json names no column for x"):
+        TableModel.load(tmp_path / "old")
 
 
 def test_two_rows_prove_nothing():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.array_parts import ArrayReader
+from transformula.cluster.table_parts import ReadParts
 from transformula.learn import states
 from transformula.learn.distinct_rows import Rows
 from transformula.learn.solver_choice import Settings
@@ -16,9 +17,7 @@ from transformula.learn.solvers.exact_fit import fit_exact
 from transformula.learn.solvers.features import all_terms, orthonormal_basis
 from transformula.learn.solvers.gram import Gram
 from transformula.learn.solvers.sparse_fit import fit_sparse
-from transformula.learn.states import HeldOut, RowSample, Survey, row_hashes
-from transformula.learn.streaming import fit_parts, survey_of
-from transformula.learn.table_parts import ReadParts
+from transformula.learn.states import HeldOut, RowSample, Survey, fit_parts, row_hashes, survey_of
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(600, 3)) * [1.0, 30.0, 0.01] + [0.0, 1e4, 5.0]

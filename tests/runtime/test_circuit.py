@@ -12,6 +12,7 @@ from support.balls import BallTransformer
 from support.circuit_models import SMALL
 from support.one_layer_models import DTYPES, points_of, truth
 from transformula.compiler.certify import pack
+from transformula.compiler.table_reading import read_circuit
 from transformula.errors import ModelFileError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.model_files import unpack
@@ -21,7 +22,6 @@ from transformula.runtime.matrices import dense_matrix
 from transformula.runtime.program import numpy_backend
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.weights_program import read_tables
-from transformula.runtime.table_reading import read_circuit
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in SMALL for d in DTYPES])
 

@@ -16,6 +16,7 @@ import transformula as tf
 from support.balls import BallTransformer
 from support.one_layer_models import DTYPES, NAMES, model_named, points_of, truth
 from transformula.compiler.certify import pack
+from transformula.compiler.table_reading import read_heads
 from transformula.errors import ModelFileError, PointError
 from transformula.kernel.arithmetic import precision
 from transformula.kernel.folder.model_files import unpack
@@ -25,7 +26,6 @@ from transformula.runtime.matrices import dense_matrix
 from transformula.runtime.program import numpy_backend
 from transformula.runtime.program.numpy_backend import run_numpy
 from transformula.runtime.program.weights_program import read_tables
-from transformula.runtime.table_reading import read_heads
 
 EACH = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in NAMES for d in DTYPES])
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from transformula.cluster.table_parts import Chunk, chunk_rows
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.streaming import Chunk
-from transformula.learn.table_parts import chunk_rows
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,20 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # The address bar's popup is a page of its own in every window; the others are those that Playwright leaves out.
+    "--disable-features=WebUIOmniboxPopup,HttpsUpgrades,MediaRouter,OptimizationHints,PaintHolding",
 )
+
+
+#: The first draws pages only, without the windows around them, and takes a third less time.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
 def browser():
     """A Chromium; the test is skipped where Playwright or a browser is missing."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("no chromium on this machine")
     with sync_api.sync_playwright() as playwright:

@@ -11,7 +11,7 @@ from support.folders import Opened
 from support.one_layer_models import points_of, truth
 from transformula.errors import RefutedError
 from transformula.kernel.check import verify_files
-from transformula.kernel.folder.model_files import unpack
+from transformula.kernel.folder.model_files import Packed, unpack
 from transformula.kernel.folder.weights import Weights
 from transformula.runtime import reference
 from transformula.runtime.program.numpy_backend import run_numpy
@@ -42,15 +42,16 @@ class Judge:
         self.wanted = np.array([[float(v.mid()) for v in truth(model, p)] for p in self.x])
         self.tried = self.beyond = 0
 
-    def error(self, changed: Opened) -> float:
-        """How wrong the changed weights are at some points of the box."""
-        return largest_error(unpack(changed.forged()[0])[0], self.x, self.wanted)
+    def error(self, packed: Packed) -> float:
+        """How wrong changed weights are at some points of the box."""
+        return largest_error(unpack(packed)[0], self.x, self.wanted)
 
     def __call__(self, changed: Opened, what: object) -> None:
         """Judge one change."""
         self.tried += 1
-        wrong = self.error(changed)
+        packed, claim = changed.forged()
+        wrong = self.error(packed)
         if wrong > self.model.certificate.bound:
             self.beyond += 1
-            result = verify_files(*changed.forged())
+            result = verify_files(packed, claim)
             assert not result.verified and result.reasons, (what, wrong)

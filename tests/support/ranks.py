@@ -34,9 +34,9 @@ def in_parts(workers):
     """A closed form from parts that the workers share, in so few rows of a sample that the table is a large one."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from support.array_parts import ArrayReader
+    from transformula.cluster.table_parts import ReadParts
     from transformula.learn import PolynomialTransformerRegressor, states
-    from transformula.learn.streaming import survey_of
-    from transformula.learn.table_parts import ReadParts
+    from transformula.learn.states import survey_of
 
     states._LEAST_SAMPLE = states._MOST_SAMPLE = 40
     X, y = rows()

@@ -24,6 +24,7 @@ from transformula.kernel.rounding.formats import FORMATS, QUERY_FACTOR
 from transformula.runtime.program.numpy_backend import scores_kept
 from transformula.runtime.program.packed_steps import lowest_score
 
+pytestmark = pytest.mark.usefixtures("no_advice")
 DTYPES = ("float64", "float32")
 #: name: formula, box, tolerance relative to the scale, construction
 HONEST = {

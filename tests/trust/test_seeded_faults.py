@@ -92,7 +92,7 @@ def sound(case):
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch):
+def few(monkeypatch, no_advice):
     """Fewer attempts and folds of a length than usual, and less work after a failure: refusals take about a second."""
     monkeypatch.setattr(circuit, "SPLITS", circuit.SPLITS[:1])
     monkeypatch.setattr(circuit, "_MODES", (Mode(Measure(9)),))

@@ -32,6 +32,7 @@ from transformula.errors import InputError, SearchInterrupted
 from transformula.formula.constants import as_box
 from transformula.formula.given_box import box_and_constants
 from transformula.formula.latex import texts_of
+from transformula.formula.notations import names_not_read
 from transformula.model import Model
 from transformula.model_folder import check_folder
 from transformula.show.describe import summary
@@ -112,7 +113,8 @@ def compile_command(
             )
     except SearchInterrupted as stop:
         raise Interrupted(f"{stop}; nothing was written") from None
-    _finish(model, out, force, output, {"read_as": given if latex else None})
+    first = {"read_as": given if latex else None, "unused_values": names_not_read(text)}
+    _finish(model, out, force, output, first)
 
 
 def _box(on: str | None, const: str | None) -> str:

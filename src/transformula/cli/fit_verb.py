@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,8 @@ from transformula.cli.csv_files import listed, quoted
 from transformula.cli.output import Output, progress_bar
 from transformula.cluster import opened_engine
 from transformula.errors import InputError
+from transformula.formula.languages import decimal_text
 from transformula.learn.columns import columns_of, is_same_fit
-from transformula.learn.writing import decimal_text
 from transformula.model_folder import check_folder
 from transformula.optional import require
 from transformula.show.describe import summary
@@ -91,7 +90,7 @@ def fit_command(
     table = find_table(data, target, list(drop or []))
     training = {"epochs": epochs, "batch_size": batch_size, "checkpoint": checkpoint}
     forced = tuple(listed(categorical or [], table.names))
-    wanted = TableOptions(degree, solver, test, seed, margin, task, forced, impute, training)
+    wanted = TableOptions(forced, impute, seed, degree, solver, test, margin, task, training)
     wanted.check()
     replace = force or (out is not None and is_same_fit(out, table.names, target))
     if out is not None:
@@ -119,11 +118,10 @@ def fit_command(
 def _fitted(table: FoundTable, wanted: TableOptions, workers: Any) -> TableFit:
     """The fit, from all rows in memory or in passes over the parts."""
     from transformula.cli.table_files import PreparedPart
+    from transformula.cluster.table_parts import ReadParts
     from transformula.learn.preparation import prepare
-    from transformula.learn.states import HeldOut, sample_size
-    from transformula.learn.streaming import survey_of
+    from transformula.learn.states import HeldOut, sample_size, survey_of
     from transformula.learn.table_fit import TargetColumn, fit_cells, fit_prepared, fit_table_parts, in_sentences
-    from transformula.learn.table_parts import ReadParts
 
     cells, whole = table.sample(sample_size(len(table.names) + 1))
     goal = TargetColumn.read(table.target, cells[table.target], wanted.task)
@@ -134,7 +132,7 @@ def _fitted(table: FoundTable, wanted: TableOptions, workers: Any) -> TableFit:
     have = ~np.isnan(goal.values)
     inputs = {name: cells[name][have] for name in table.names}
     with in_sentences():
-        preparation, _ = prepare(inputs, goal.values[have], wanted.prepare_options())
+        preparation, _ = prepare(inputs, goal.values[have], wanted)
     readers = tuple(PreparedPart(part, preparation, table.target, goal.form) for part in table.parts)
     parts = ReadParts(len(preparation.features), 1, readers, workers)
     survey = survey_of(parts, HeldOut(wanted.test, wanted.seed))
@@ -153,7 +151,7 @@ def _spoken() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
+            Output.beside(f"warning: {warning.message}")
 
 
 def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Any]:

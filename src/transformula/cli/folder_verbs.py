@@ -28,6 +28,8 @@ from transformula.proven import stated, trusted_modules, verify_folder
 from transformula.show.architecture import circuit_svg
 from transformula.show.describe import describe
 
+#: Cells that were read as empty which are named on the terminal.
+_SHOWN = 5
 REAL_ARITHMETIC = "proven in real arithmetic, not in floating point"
 PROVEN = f"{REAL_ARITHMETIC}: |exact function of the weights - formula| <= eps - rounding, and the formula is defined"
 
@@ -151,7 +153,11 @@ def eval_command(
             job = CsvJob(model, exact, names, fitted, chosen, name)
             rows = evaluate_csv(job, csv, out)
         bound = {name: value for name, value in stated(model.certificate).items() if name.endswith("bound")}
-        facts = {"rows": rows, **job.statuses, "out": out, **bound, "status": model.status}
+        facts: dict[str, Any] = {"rows": rows, **job.statuses, "out": out, **bound, "status": model.status}
+        if job.misread:
+            more = len(job.misread) - _SHOWN
+            cut = [*job.misread[:_SHOWN], f"and {more} more"] if more > 0 and not json else job.misread
+            facts["read_as_empty"] = cut
         Output(json).facts(facts, title="evaluated", aside=out == STDOUT)
 
 

@@ -15,8 +15,8 @@ from transformula import model_folder, proven
 from transformula.compiler.stock_form import stock_form
 from transformula.errors import ExportError, NotProvenError
 from transformula.export.hf_files import HfExport, checked_arch, hf_arch, hf_differences, hf_export
-from transformula.export.hf_run import hf_runner
 from transformula.export.parity import measured_parity
+from transformula.export.runtime_checks import hf_runner
 from transformula.export.text_layout import TextLayout
 from transformula.kernel.folder.description import WEIGHTS_FILE
 from transformula.model import Model

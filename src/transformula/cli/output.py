@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +16,10 @@ from transformula.budget import listening
 from transformula.errors import NotProvenError, SavingError, TransformulaError, advice_of, in_words_of
 from transformula.files import STDOUT
 
-#: Width of tables in characters in a pipe or a file, where nothing is cut off.
-_WIDE = 250
+#: Width of tables in characters in a pipe or a file, where nothing is cut off, and of prose there.
+_WIDE, _NARROW = 250, 80
+#: Texts that stay on a line of their own in a pipe, whatever their length.
+_ON_ONE_LINE = ("formula", "box", "read_as")
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = (
     "bound",
@@ -29,7 +33,7 @@ _BOUNDS = (
     "largest",
 )
 #: Stage of the work → the units that its progress counts; tables for others.
-_UNITS = {"proving": "piece", "reading": "part", "training": "epoch", "formulas": "formula"}
+_UNITS = {"proving": "piece", "reading": "part", "training": "epoch", "formulas": "formula", "fitting": "fit"}
 
 
 class Interrupted(TransformulaError):
@@ -103,14 +107,14 @@ class Output:
             if isinstance(error, TransformulaError) and (advice := advice_of(error)):
                 facts["advice"] = advice
             self._json(facts)
-        print(f"error: {said}", file=sys.stderr)
+        print(_for_stderr(f"error: {said}"), file=sys.stderr)
         return code
 
     @staticmethod
     def beside(text: str) -> None:
         """A line on stderr, after the text of stdout, also where both go to one pipe."""
         sys.stdout.flush()
-        print(text, file=sys.stderr)
+        print(_for_stderr(text), file=sys.stderr)
 
     @staticmethod
     def _json(facts: Mapping[str, Any]) -> None:
@@ -124,7 +128,7 @@ class Output:
             width = max(map(len, facts), default=0)
             print(title, file=stream)
             for key, value in facts.items():
-                first, *more = _text(value, key).split("\n")
+                first, *more = _wrapped(_text(value, key), key, value, _NARROW - width - 4)
                 print(f"  {key.replace('_', ' '):<{width}}  {first}", file=stream)
                 for line in more:
                     print(f"  {'':<{width}}  {line}", file=stream)
@@ -144,10 +148,30 @@ class Output:
         console.print(Padding(table, (0, 0, 0, 2)))
 
 
+def _for_stderr(text: str) -> str:
+    """A sentence, wrapped between words on a terminal; one line in a pipe or a file."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def check_stdout(path: Path | None, taken: bool, option: str = "--out") -> None:
     """Refuse standard output for a result where --json writes to it."""
     if taken and path == STDOUT:
         raise SavingError(f"--json and {option} - both write to standard output: choose one")
+
+
+def _wrapped(text: str, key: str, value: Any, width: int) -> list[str]:
+    """The lines of a value, those of prose and lists of names no wider than a width where words allow it."""
+    lines = text.split("\n")
+    if key in _ON_ONE_LINE or isinstance(value, Path):
+        return lines
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(line, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
+    ]
 
 
 def _text(value: Any, name: str) -> str:

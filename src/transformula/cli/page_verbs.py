@@ -194,7 +194,7 @@ def compare_command(
         Output(False).table(_COLUMNS, [_cells(entry) for entry in found.entries])
     for entry in found.entries if not json else ():
         if entry.refusal:
-            typer.echo(f"{entry.name}: {entry.refusal}", err=True)
+            Output.beside(f"{entry.name}: {entry.refusal}")
     if found.smallest is None:
         raise typer.Exit(NotProvenError.exit_code)
 

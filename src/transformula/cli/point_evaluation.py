@@ -23,7 +23,7 @@ from flint import arb
 
 from transformula.budget import report
 from transformula.cli.csv_files import STDIN, CsvFile, Row, not_a_number, open_csv, quoted, text_cells
-from transformula.errors import BoxError, FormulaError, PointError
+from transformula.errors import BoxError, FormulaError, PointError, brief
 from transformula.files import opened
 from transformula.formula.given_box import exact_number
 from transformula.formula.sample_target import Samples
@@ -35,7 +35,6 @@ from transformula.kernel.syntax.boxes import Box, split_commas
 from transformula.kernel.syntax.expression import Expr, number
 from transformula.kernel.syntax.parsing import parse
 from transformula.learn.fitted_table import TableModel
-from transformula.learn.preparation import DATE, NUMBER
 from transformula.model import Model
 
 #: Bits of the comparison of a point with the ends of an interval.
@@ -145,10 +144,8 @@ def evaluate_raw(fitted: TableModel, text: str) -> tuple[dict[str, Any], str] | 
         return None
     cells = {name: np.array([given.get(name, "")], dtype=object) for name in known}
     found = fitted.rows(cells)
-    for column in fitted.preparation.used:
-        text = given.get(column.name, "")
-        if column.kind in (NUMBER, DATE) and text and column.numbers(cells[column.name])[1][0]:
-            raise PointError(f"{quoted(column.name)} is {text!r}, which is not a {column.kind}")
+    for _, column in fitted.misread(cells):
+        raise PointError(f"{quoted(column.name)} is {given[column.name]!r}, which is not a {column.kind}")
     shown = fitted.shown(found.outputs)
     facts = {
         "values": [column[0] for column in shown.values()],
@@ -178,6 +175,7 @@ class CsvJob:
     outside: str = "error"
     name: str = ""
     statuses: Counter[str] = field(default_factory=Counter)  # of the rows so far
+    misread: list[str] = field(default_factory=list)  # cells that count as empty, with their lines
 
     @property
     def wanted(self) -> list[str]:
@@ -189,15 +187,19 @@ class CsvJob:
     def columns(self, chunk: list[Row], columns: list[int], source: str) -> dict[str, list[Any]]:
         """New columns for some rows."""
         if self.fitted is not None:
-            found = self.fitted.rows(text_cells(chunk, self.wanted, columns))
+            cells = text_cells(chunk, self.wanted, columns)
+            found = self.fitted.rows(cells)
+            for row, column in self.fitted.misread(cells):
+                said = f"{quoted(column.name)} is {brief(cells[column.name][row])}, which is not a {column.kind}"
+                self.misread.append(f"{source}, line {chunk[row][0]}: {said}")
             far = found.outside.any(axis=1)
             if self.outside == "error" and far.any():
-                row, column = np.argwhere(found.outside)[0]
-                name = self.fitted.reads.features[self.fitted.places[column]]
+                row, place = np.argwhere(found.outside)[0]
+                name = self.fitted.reads.features[self.fitted.places[place]]
                 said = "is outside the box, where nothing is proven (--outside nan, clip or allow)"
                 raise PointError(f"{source}, line {chunk[row][0]}: {quoted(name)} {said}")
             if far.any() and self.outside in ("nan", "clip"):
-                found = self.fitted.rows(text_cells(chunk, self.wanted, columns), self.outside)
+                found = self.fitted.rows(cells, self.outside)
             return {**self.fitted.shown(found.outputs, self.name), "status": found.status}
         if self.exact:
             values, status = _exact(self.model, chunk, columns, source), None

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.cli.csv_files import STDIN, CsvFile, listed, open_csv, quoted, text_cells
+from transformula.cluster.table_parts import Chunk, chunk_rows
 from transformula.errors import PointError
 from transformula.learn.preparation import NUMBER, Preparation
 from transformula.learn.raw_cells import BINARY, PLAIN, Cells, as_numbers
-from transformula.learn.streaming import Chunk
-from transformula.learn.table_parts import chunk_rows
 from transformula.optional import require
 
 _PARQUET = (".parquet", ".pq")

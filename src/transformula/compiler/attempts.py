@@ -108,7 +108,7 @@ def _fitting(ground: Prepared) -> float:
     """The usual tolerance, or that share of the formula's largest value where that is beyond 1000 or below 1/1000."""
     formula = ground.defined
     size = max(peak(expr, formula.box) for expr in formula.outputs)
-    if size < policy.FAINT or policy.PLAIN_SIZE[0] <= size <= policy.PLAIN_SIZE[1]:
+    if not size or policy.PLAIN_SIZE[0] <= size <= policy.PLAIN_SIZE[1]:
         return policy.DEFAULT_EPS
     fitting = 10.0 ** math.floor(math.log10(policy.DEFAULT_EPS * size))
     return fitting if 0 < fitting < math.inf else policy.DEFAULT_EPS

@@ -222,7 +222,7 @@ class Circuits:
         if mode.measure is None or not rough.lengths:
             return [mode]
         most = Measure(policy.MOST_FOLDS[self.dtype])
-        allowed = float(mode.measure.error) * policy.FOLDS_SHARE * eps / rough.lengths
+        allowed = float(mode.measure.error) * policy.APART * eps / rough.lengths
         fewer = (Measure(units) for units in range(MIN_UNITS, most.units))
         fewest = next((measure for measure in fewer if float(measure.error) <= allowed), most)
         return [mode._replace(measure=measure) for measure in dict.fromkeys((fewest, most))]

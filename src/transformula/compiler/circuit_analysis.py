@@ -139,7 +139,7 @@ class Analysis:
             else:
                 errors[k] = own + self.cells[k].modulus(*node.ends, moved)
                 worst = max(worst, errors[k])
-        return worst * policy.ABOVE_ROUNDING if eps < worst / policy.OUT_OF_REACH else eps
+        return worst if eps < worst / policy.OUT_OF_REACH else eps
 
     def planned(self, eps: float, split: ToleranceSplit, dtype: str) -> dict[int, Node]:
         """The wires with their shares of the tolerance; where f' is unbounded, with a slope that serves."""

@@ -77,9 +77,9 @@ def _count_nonzeros(weights: Weights, read: Callable[[], Any]) -> int:
 
 
 _read_ridge = _imported("kernel.structures.ridge_blocks", "read_ridge")
-_read_tables = _imported("runtime.table_reading", "read_heads")
-_read_circuit = _imported("runtime.table_reading", "read_circuit")
-_read_layers = _imported("runtime.table_reading", "read_layers")
+_read_tables = _imported("compiler.table_reading", "read_heads")
+_read_circuit = _imported("compiler.table_reading", "read_circuit")
+_read_layers = _imported("compiler.table_reading", "read_layers")
 
 RIDGE_FAMILY = Family("ridge", "direction", _read_ridge, _ridge_program, _count_ridge)
 TABLE_FAMILY = Family("tables", "data", _read_tables, _table_program, _count_nonzeros)

@@ -59,7 +59,7 @@ def construct_approximation(formula: Formula, eps: float, dtype: str, multi_head
         raise InputError(f"approximation by a polynomial takes at most {most} variables, not {box.dimension}")
     tried: set[tuple[int, ...]] = set()
     searches = [_Degrees(expr, box) for expr in formula.outputs]
-    for share in policy.DEGREE_SHARES:
+    for share in policy.MEASURED_SHARES:
         with one_thread():
             fits = [search.lowest(share * eps) for search in searches]
         degrees = tuple(fit.degree for fit in fits)
@@ -200,7 +200,7 @@ def _fit(coarse: _Samples, fine: _Samples, degree: int, goal: float) -> _Fit:
         found[np.abs(found) < 1e-17 * np.abs(found).max()] = 0.0
         error = float(np.abs(_values(fine.points, exponents, found, dimension) - fine.values).max())
         best = min(best, (error, found), key=lambda pair: pair[0])
-        if error <= goal or error > policy.LAWSON_GAIN * goal or counted() - start > policy.EACH_DEGREE * SECOND:
+        if error <= goal or error > policy.WITHIN_REACH * goal or counted() - start > policy.ALL_DEGREES / 2 * SECOND:
             break
         residual = np.abs(matrix @ found - target)
         weight = weight * residual

@@ -7,7 +7,7 @@ once one has, or a longer time limit. A part is kept back for coarser models, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,6 @@ from transformula.compiler import policy
 from transformula.compiler.attempts import (
     Attempt,
     BuildTask,
-    Findings,
     Round,
     at_positions,
     attempts,
@@ -53,8 +52,10 @@ from transformula.compiler.refusal import (
     when_pointwise,
     when_refuted,
     when_undefined,
+    with_constants,
 )
 from transformula.errors import (
+    Advised,
     InputError,
     NotProvenError,
     Reason,
@@ -68,7 +69,6 @@ from transformula.errors import (
 )
 from transformula.formula.given_box import box_and_constants
 from transformula.formula.notations import given_formula
-from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.description import Proof
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
@@ -84,23 +84,23 @@ def compile_formula(given: Any, on: Any, *, shape: Any = None, time_limit: Any =
     try:
         return _found(formula, seconds, shape=sequence, **asked)
     except NotProvenError as error:
+        constants = box_and_constants(on)[1]
         if isinstance(error.reason, Undefined):
-            error.reason = when_undefined(error.reason, formula, box_and_constants(on)[1])
+            error.reason = when_undefined(error.reason, formula, constants)
+        elif isinstance(error.reason, Advised):
+            error.reason = with_constants(error.reason, constants)
         raise
 
 
 def _found(formula: Formula, seconds: float | None, **asked: Any) -> Model:
     """The model that a search finds."""
-    search = Search(formula, seconds)
+    search = Search(formula, seconds, asked)
     with search.budget():
-        ground = Prepared(formula)
-        options = checked_options(ground.nearest, **asked)
-        if options.construction in (None, CIRCUIT):
-            ground = ground.floored(options.eps or options.usual)
+        task = search.task_of(formula)
         try:
-            return search.run(rounds(ground, options), BuildTask(ground, options))  # build → prove → store
+            return search.run(rounds(task.ground, task.options), task)  # build → prove → store
         except NotProvenError as error:
-            raise when_pointwise(error, options.pointwise, options.eps) from None
+            raise when_pointwise(error, task.options.pointwise, task.options.eps) from None
 
 
 def parse_formula(given: Any, on: Any, shape: tuple[int, int] | None = None) -> Formula:
@@ -119,9 +119,11 @@ def make(attempt: Attempt, task: BuildTask, most_work: float | None = None) -> M
 class Search:
     """Looks for the smallest model that is proven to meet the tolerance, round by round."""
 
-    def __init__(self, formula: Formula, time_limit: float | None) -> None:
+    def __init__(self, formula: Formula, time_limit: float | None, asked: Mapping[str, Any]) -> None:
         self.formula = formula
         self.time_limit = time_limit
+        self.asked = asked
+        self.begun = 0.0  # work that was counted before the search
         self.eps: float | None = None
         self.proven: list[Model] = []
         self.closest: NotProvenError | None = None
@@ -139,7 +141,9 @@ class Search:
     def budget(self) -> Iterator[None]:
         """Work and time for everything; running out of either, or an interrupt, becomes the refusal."""
         try:
-            with limited(self.seconds(policy.ALL + policy.KEPT), self.time_limit):
+            most = policy.ALL + policy.AFTER_FAILURE + policy.LEAST_KEPT + policy.ADVICE
+            with limited(self.seconds(most), self.time_limit):
+                self.begun = counted()
                 yield
         except OutOfTime:
             raise self.stopped(Ending.TIME) from None
@@ -153,14 +157,30 @@ class Search:
         size = max(self.formula.box.dimension, len(self.formula.outputs))
         return max(usual * min(max(1.0, size / policy.SMALL), policy.MOST_TIMES), self.time_limit or 0.0)
 
+    @property
+    def spent(self) -> float:
+        """Seconds of work since the search began."""
+        return (counted() - self.begun) / SECOND
+
+    def task_of(self, formula: Formula) -> BuildTask:
+        """The task of the formula, or of the same on another box, with the options that were asked for."""
+        ground = Prepared(formula)
+        options = checked_options(ground.nearest, **self.asked)
+        if options.construction in (None, CIRCUIT):
+            try:
+                with limited(self.seconds(policy.KEPT)):
+                    ground = ground.floored(options.eps or options.usual)
+            except OutOfWork:
+                checkpoint()  # goes on without floors if it was their part only
+        return BuildTask(ground, options)
+
     def run(self, plan: Sequence[Round], task: BuildTask) -> Model:
         """The smallest model of the first round in which one is proven, or a refusal with the best bound."""
         kinds = [kind for some in plan for kind in some]
         self.eps = task.options.tolerance(kinds[-1].exact)
         in_time = None if self.time_limit is None else policy.IN_TIME * self.time_limit
-        before = counted()
         try:
-            with limited(self.seconds(policy.ALL), in_time) as self.limit:
+            with limited(self.seconds(policy.ALL) - self.spent, in_time) as self.limit:
                 try:
                     self.compete(plan, task)
                 except OutOfWork:
@@ -172,14 +192,17 @@ class Search:
             self.ending = Ending.TIME
         if not self.proven:
             self.limit = None
-            kept = min(self.seconds(policy.KEPT), self.seconds(policy.REFUSED) - (counted() - before) / SECOND)
+            kept = min(self.seconds(policy.KEPT), self.seconds(policy.REFUSED) - self.spent)
             with suppress(OutOfTime, OutOfWork), limited(max(kept, self.seconds(policy.LEAST_KEPT))):
                 self.look_coarser(kinds, task)
         if self.proven:
             return min(self.proven, key=_size)
-        rest = self.seconds(policy.WHOLE) - (counted() - before) / SECOND
-        with suppress(OutOfTime, OutOfWork), limited(max(rest, self.seconds(policy.ADVICE))):
-            self.look_for_advice(task)
+        rest = max(self.seconds(policy.WHOLE) - self.spent, self.seconds(policy.ADVICE))
+        with suppress(OutOfTime, OutOfWork), limited(rest):
+            if self.eps is not None and not (self.closest is None and self.ending is None):
+                from transformula.compiler.advice import AdviceSearch
+
+                AdviceSearch(self, task, self.eps).look()
         if self.ending is not None:
             raise self.stopped(self.ending)
         found = [*self.refusals, *([] if self.closest is None else [self.closest])]
@@ -201,7 +224,7 @@ class Search:
         for name in [] if self.proven else [name for name in self.unfinished if name not in self.again]:
             self.again.add(name)
             attempt, task = self.unfinished[name]
-            self.limit.after(self.limit.spent + self.seconds(policy.FINISHING))
+            self.limit.after(self.limit.spent + self.seconds(policy.AFTER_FAILURE))
             with suppress(TransformulaError, *_LOST):
                 self.proven.append(make(attempt, task, left()))
                 return
@@ -287,57 +310,6 @@ class Search:
             elif not self.bound < before:
                 return
 
-    def look_for_advice(self, task: BuildTask) -> None:
-        """Find a tolerance, and options for the one asked for, that searches of their own are seen to meet."""
-        if self.eps is None or (self.closest is None and self.ending is None):
-            return
-        self.checked = replace(self.checked, share=(task.options.pointwise or 0.0) / self.eps)
-        rounding = (self.closest.rounding if self.closest else None) or 0.0
-        if task.options.dtype == "float32" and rounding > self.eps:
-            if self.meets(task, dtype="float64", eps=self.eps):
-                self.checked = replace(self.checked, others={"dtype": "float64"})
-        elif task.options.construction and self.meets(task, construction=None, eps=self.eps):
-            self.checked = replace(self.checked, others={"construction": "auto"})
-        if self.ending or closest_bound(self.closest or NotProvenError("")) < math.inf:
-            self.look_for_tolerance(task)
-
-    def look_for_tolerance(self, task: BuildTask) -> None:
-        """Advise a larger tolerance that is met, from the best bound, or else from the formula's own range."""
-        reach = spread(self.formula)
-        if not self.bound < policy.WORTH_SAYING * reach < math.inf:
-            measured = min(self.fitted_error, self.format_error)
-            low, high = max(self.eps or 0.0, policy.ROOM * measured if measured < reach else 0.0), reach
-            while 0 < policy.ADVICE_ROOM[-1] * low < high < math.inf:  # halve the orders of magnitude in between
-                middle = math.sqrt(low * high)
-                low, high = (low, middle) if self.tolerates(task, middle) else (middle, high)
-        if self.checked.eps is None:
-            wide, tight, widest = (room * min(self.bound, reach) for room in policy.ADVICE_ROOM)
-            met = self.tolerates(task, wide)
-            tight = max(tight, min(self.met, wide if self.met < math.inf else tight))
-            self.tolerates(task, tight if met else widest)
-
-    def tolerates(self, task: BuildTask, eps: float) -> bool:
-        """Whether a larger tolerance, rounded up, is met; then it is the advice."""
-        rounded = float(at_most(eps, 2))
-        if met := rounded < math.inf and self.meets(task, eps=rounded):
-            self.checked = replace(self.checked, eps=rounded)
-        return met
-
-    def meets(self, task: BuildTask, **asked: Any) -> bool:
-        """Whether a search that begins anew proves a model with other options."""
-        options = replace(task.options, **asked)
-        known = Findings(circuits=task.findings.circuits if options.dtype == task.options.dtype else None)
-        search = Search(self.formula, None)
-        search.eps = options.eps
-        try:
-            with part_of_the_rest(policy.EACH_ADVICE), limited(self.seconds(policy.ALL)) as search.limit:
-                search.compete(rounds(task.ground, options), BuildTask(task.ground, options, known))
-        except TransformulaError:
-            return False
-        except OutOfWork:
-            checkpoint()  # goes on if it was this search's part only
-        return bool(search.proven)
-
     def coarser(self, eps: float, reach: float) -> float:
         """A tolerance that might be met: at first coarse, by how much the formula varies, then closer to ``eps``."""
         found = policy.ROOM * self.fitted_error
@@ -382,7 +354,7 @@ class Trial:
         refuted = isinstance(error, RefutedError)
         uncompared = refuted and error.reason is Reason.UNCOMPARED
         again = refuted and attempt.group in self.refuted  # other tables did not help
-        useless = shows_nothing(error) and work > policy.LONG * SECOND
+        useless = shows_nothing(error) and work > policy.KEPT * SECOND
         if uncompared or again or useless or isinstance(error, UnboundedError):
             self.hopeless.add(attempt.group)
         if refuted:

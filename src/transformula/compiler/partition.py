@@ -185,7 +185,7 @@ def fit_partition(part: Part, ranges: Sequence[tuple[float, float]], eps: float,
 
 
 def _check_count(tokens: float) -> None:
-    if tokens > policy.MAX_PARTITION_TOKENS:
+    if tokens > policy.MOST_POINTS:
         raise too_many_cells(tokens)
 
 
@@ -203,7 +203,7 @@ def _sampled(
         _check_count(math.prod(max(1.0, float(s.sum()) * len(ranges) / (2 * eps)) for s in steps))
         steep = [s > 0.2 * eps / len(ranges) for s in steps]
         finer = math.prod(len(a) + int(s.sum()) for a, s in zip(axes, steep, strict=True))
-        if not any(s.any() for s in steep) or finer > policy.MAX_MESH or not left:
+        if not any(s.any() for s in steep) or finer > policy.MOST_POINTS or not left:
             break
         axes = [np.unique(np.append(a, (a[:-1] + a[1:])[s] / 2)) for a, s in zip(axes, steep, strict=True)]
     return axes, values
@@ -235,8 +235,7 @@ def sharp_scores(thresholds: Floats, ends: tuple[float, float], dtype: str, toke
     if not np.all(widths > 0):
         raise too_steep(edges[np.argmin(widths)])
     far = math.log(max(tokens, 2)) + policy.FAR_BITS[dtype] * math.log(2)
-    widening = min(0.1, policy.WIDENING[dtype] * max(1.0, len(widths) / policy.BLUNTER_BEYOND))
-    gaps = far / (widening * np.minimum(widths[:-1], widths[1:]))
+    gaps = far / (policy.WIDENING[dtype] * np.minimum(widths[:-1], widths[1:]))
     slopes = np.concatenate([[0.0], np.cumsum(gaps)])
     slopes = (slopes - slopes[len(slopes) // 2]).astype(dtype).astype(float)
     offsets = np.concatenate([[0.0], -np.cumsum(np.diff(slopes) * thresholds)])

@@ -12,7 +12,7 @@ feed-forward layer turns v into v − 2 ReLU(v) + 2 ReLU(−v) + C = C − v, wh
 * Several heads, ⌈log₂ q⌉ blocks: p_{a+b} = −p_a p_b with p_1 = t, so p_s = (−1)^{s−1} t^s, and block b
   forms the powers 2^{b−1}+1 .. 2^b.
 
-The readout β, b makes Σ β_{k,s} p_s + b. Directions are whole numbers times a power of two with
+The readout β, b makes Σ β_{k,s} p_s + b. Directions are whole numbers of each variable's unit times a power of two with
 |ξ·x| ≤ 1 on the box, so they are exact in floats, every power stays in [−1, 1], and C = 3 serves every
 block. (The paper's C = 2B^{2(s−1)} is too small for B < 1 and s ≥ 3: docs/theory.md, repair 4.)
 """
@@ -81,9 +81,23 @@ def weights_from_terms(
     zero = (0,) * box.dimension
     constants = [terms.get(zero, fmpq(0)) for terms in polynomials]
     varying = [{e: v for e, v in terms.items() if e != zero} for terms in polynomials]
-    for ridge_sum in ridge_sums(varying, hints):
+    units = _units(box)
+    scaled = [{e: v * math.prod(u**k for u, k in zip(units, e, strict=True)) for e, v in t.items()} for t in varying]
+    forms = [primitive([v * u for v, u in zip(hint, units, strict=True)])[0] for hint in hints]
+    for ridge_sum in ridge_sums(scaled, forms):
         _check_work(ridge_sum)
-        yield _RidgeBuilder(ridge_sum, constants, box, dtype, multi_head).weights()
+        yield _RidgeBuilder(ridge_sum, constants, box, dtype, multi_head, units).weights()
+
+
+def _units(box: Box) -> list[fmpq]:
+    """A power of 16 for each variable, in which none is far smaller than the largest.
+
+    Directions are whole numbers of these units: w x⁴ on 0..10⁴ and 0..4 is what is left of powers of forms in which w
+    would hide x.
+    """
+    with precision(CONSTANT_BITS):
+        sizes = [float(box.magnitude(k).log() / arb(16).log()) for k in range(box.dimension)]
+    return [fmpq(1, 16 ** int(max(sizes) - size)) for size in sizes]
 
 
 def ridge_weights(ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str) -> Weights:
@@ -134,7 +148,15 @@ def _hints(formula: Formula) -> list[Direction]:
 class _RidgeBuilder:
     """Lays out tokens and slots for one sum of ridge powers."""
 
-    def __init__(self, ridge_sum: RidgeSum, constants: Sequence[fmpq], box: Box, dtype: str, multi_head: bool) -> None:
+    def __init__(
+        self,
+        ridge_sum: RidgeSum,
+        constants: Sequence[fmpq],
+        box: Box,
+        dtype: str,
+        multi_head: bool,
+        units: Sequence[fmpq] | None = None,
+    ) -> None:
         self.box, self.dtype, self.multi_head = box, dtype, multi_head
         self.constants = constants
         self.directions = list(ridge_sum.powers) or [(1,) + (0,) * (box.dimension - 1)]
@@ -149,7 +171,9 @@ class _RidgeBuilder:
             "one",
         )
         self.index = {name: k for k, name in enumerate(self.slots)}
-        self.shifts = [_binary_shift(d, box) for d in self.directions]
+        ones = [fmpq(1)] * box.dimension
+        self.forms = [[v / u for v, u in zip(d, units or ones, strict=True)] for d in self.directions]
+        self.shifts = [_binary_shift(form, box) for form in self.forms]
 
     @property
     def tokens(self) -> int:
@@ -160,9 +184,9 @@ class _RidgeBuilder:
         width = len(self.slots)
         inputs = self.box.dimension
         embedding, memory = [], []
-        for k, (direction, shift) in enumerate(zip(self.directions, self.shifts, strict=True)):
+        for k, (form, shift) in enumerate(zip(self.forms, self.shifts, strict=True)):
             row = k * width + self.index["t"]
-            embedding += [(row, i, v * fmpq(2) ** shift) for i, v in enumerate(direction)]
+            embedding += [(row, i, v * fmpq(2) ** shift) for i, v in enumerate(form)]
             memory += [(k, self.index[f"e{k + 1}"], 1), (k, self.index["one"], 1)]
         bias = self._matrix((len(self.constants), 1), [(o, 0, c) for o, c in enumerate(self.constants)])
         return Weights(
@@ -246,11 +270,11 @@ class _RidgeBuilder:
         )
 
 
-def _binary_shift(direction: Direction, box: Box) -> int:
-    """The largest k with |2^k direction·x| ≤ 1 on the box."""
+def _binary_shift(form: Sequence[fmpq], box: Box) -> int:
+    """The largest k with |2^k form·x| ≤ 1 on the box."""
     with precision(128):
-        low = sum((_end(v, box, i, False) for i, v in enumerate(direction) if v), arb(0))
-        high = sum((_end(v, box, i, True) for i, v in enumerate(direction) if v), arb(0))
+        low = sum((_end(v, box, i, False) for i, v in enumerate(form) if v), arb(0))
+        high = sum((_end(v, box, i, True) for i, v in enumerate(form) if v), arb(0))
         reach = abs(low).max(abs(high))
         exponent = int((reach.upper().log() / arb(2).log()).upper().ceil().unique_fmpz() or 0)
         while not reach * arb(2) ** (-exponent) <= 1:
@@ -260,6 +284,6 @@ def _binary_shift(direction: Direction, box: Box) -> int:
     return -exponent
 
 
-def _end(coefficient: int, box: Box, index: int, top: bool) -> arb:
+def _end(coefficient: fmpq, box: Box, index: int, top: bool) -> arb:
     end = box.upper if (coefficient > 0) == top else box.lower
-    return enclose(end[index]) * coefficient
+    return enclose(end[index]) * arb(coefficient)

@@ -77,7 +77,7 @@ class SignSearch(Facts):
                 if squares is not None:
                     self.squares[text], tree = squares, [-1]
             if tree is None:
-                tree = find_sign_tree(expr, self.region, seen, policy.LOOK_PARTS)
+                tree = find_sign_tree(expr, self.region, seen, policy.MOST_PIECES)
             self.take(expr, tree)
         except (NotProvenError, RefutedError):
             self.tried[text] = None
@@ -91,13 +91,7 @@ class SignSearch(Facts):
 
 
 class Prepared:
-    """A formula with all that is known of it, each part found when it is first asked for: polynomials need none.
-
-    Parameters
-    ----------
-    formula : Formula
-        As typed.
-    """
+    """A formula as typed and all that is known of it, found when it is first asked for: polynomials need none."""
 
     def __init__(self, formula: Formula) -> None:
         self.formula = formula

@@ -63,6 +63,7 @@ class Checked:
 
     eps: float | None = None
     others: dict[str, object] = field(default_factory=dict)
+    box: str | None = None  # a smaller one
     share: float = 0.0  # of the smallest |formula|, for one unit of eps; 0 unless pointwise was asked for
 
     @property
@@ -74,7 +75,8 @@ class Checked:
                 found = [f"ask for pointwise={at_most(self.pointwise, 2)}"]
             else:  # an error larger than the formula itself
                 found = ["narrow the box to where |formula| is larger", *found]
-        return " or ".join([*found, *(f"use {name}={value!r}" for name, value in self.others.items())])
+        found += [f"use {name}={value!r}" for name, value in self.others.items()]
+        return " or ".join([*found, *([] if self.box is None else [f"narrow the box: {self.box} would work"])])
 
     @property
     def pointwise(self) -> float:
@@ -89,7 +91,7 @@ class Checked:
             found = [{"pointwise": float(at_most(self.pointwise, 2))}, *found]
         elif self.eps is not None:
             found = [{"eps": float(at_most(self.eps, 2))}, *found]
-        return tuple(found)
+        return (*found, *([] if self.box is None else [dict[str, object](on=self.box)]))
 
 
 def _advised(said: str, *advice: str) -> str:
@@ -142,7 +144,7 @@ def unusable_interval(name: str, interval: str, dtype: str, beyond: bool) -> Not
 
 def too_many_cells(tokens: float) -> NotProvenError:
     """The refusal of a partition."""
-    most = policy.MAX_PARTITION_TOKENS
+    most = policy.MOST_POINTS
     return NotProvenError(f"the partition would need about {tokens:.2g} tokens, more than {most:.0g}")
 
 
@@ -237,7 +239,7 @@ def when_ended(
     elif ending is Ending.TIME and time_limit is not None:
         more = f"allow more time than time_limit={time_limit:g}"
     elif ending is Ending.WORK and unfinished and not checked.advice:
-        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.FINISHING):.0f}"
+        more = f"allow more time, such as time_limit={4 * (policy.ALL + policy.AFTER_FAILURE):.0f}"
     said = _advised(f"{ending.value.format(time_limit=time_limit)}: {said}", checked.text, more)
     return NotProvenError(said, known, found.place, found.measured, found.rounding, Advised(checked.advice))
 
@@ -247,12 +249,18 @@ def when_undefined(reason: Undefined, formula: Formula, constants: Mapping[str, 
     found: list[dict[str, object]] = []
     if reason.smaller is not None:
         parts = [part.partition("=") for part in split_commas(f"{formula.box}, {reason.smaller}")]
-        ends = {name: value for name, _, value in parts} | dict(constants)
+        ends = {name: value for name, _, value in parts}
         found.append({"on": ", ".join(f"{name}={value}" for name, value in ends.items())})
     if reason.kept is not None:
         outputs = [str(substitute(expr, {reason.part: reason.kept})) for expr in formula.outputs]
         found.append({"formula": outputs if len(outputs) > 1 else outputs[0]})
-    return Advised(tuple(found))
+    return with_constants(Advised(tuple(found)), constants)
+
+
+def with_constants(reason: Advised, constants: Mapping[str, str]) -> Advised:
+    """Advice whose boxes also have the constants of the box that was given."""
+    held = "".join(f", {name}={value}" for name, value in constants.items())
+    return Advised(tuple({**one, "on": f"{one['on']}{held}"} if "on" in one else one for one in reason.advice))
 
 
 def when_pointwise(error: NotProvenError, pointwise: float | None, eps: float | None) -> NotProvenError:

@@ -166,14 +166,9 @@ def homogeneous_parts(terms: Terms) -> dict[int, dict[Exponents, fmpq]]:
 
 
 def ridge_sums(polynomials: Sequence[Terms], hints: Iterable[Direction] = ()) -> list[RidgeSum]:
-    """Ways to write the polynomials (without their constants), fewest directions first.
+    """Ways to write the polynomials (one for each output, without their constants), fewest directions first.
 
-    Parameters
-    ----------
-    polynomials : sequence of mappings
-        One for each output: exponents → rational coefficient.
-    hints : iterable of directions
-        Linear forms that occur in the formula as written, such as x + 2y in (x + 2y)**3.
+    Hints are linear forms that occur in the formula as written, such as x + 2y in (x + 2y)**3.
     """
     sparse, fewest = RidgeSum(len(polynomials)), RidgeSum(len(polynomials))
     known = list(hints)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from flint import fmpq
 
@@ -23,19 +23,36 @@ Range = tuple[Fraction, Fraction]
 Box = tuple[tuple[str, Ends], ...]
 #: Boxes that Interval may take for a range, and depths of bisection; how much wider than proven it may be, in turn.
 MAX_BOXES, MAX_DEPTH = 1_500, 40
-WIDER = (Fraction(1, 200), Fraction(1, 50), Fraction(1, 20), Fraction(1, 8))
+WIDER = (Fraction(1, 200), Fraction(1, 50), Fraction(1, 20), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
 
 
 def easy_range(expr: Expr, box: Box, proven: Range, known: Range) -> Range | None:
     """A range a little wider than a proven one for which Interval is quick, if it says more than is known."""
+    seen = by_sizes(expr)
     for share in WIDER:
         spare = (proven[1] - proven[0]) * share
         found = max(below(proven[0] - spare, 8), known[0]), min(above(proven[1] + spare, 8), known[1])
         if found == known:
             return None
-        if is_quick(expr, box, found):
+        if is_quick(seen, box, found):
             return found
     return None
+
+
+def by_sizes(expr: Expr) -> Expr:
+    """The same expression with absolute values for min and max, as Interval is given it (`kinks` in Analysis.v)."""
+
+    def two(op: str, a: Expr, b: Expr) -> Expr:
+        sign, half = Fraction(1 if op == "max" else -1), ex.number(Fraction(1, 2))
+        size = ex.call("abs", ex.add(a, ex.mul(ex.number(Fraction(-1)), b)))
+        return ex.mul(half, ex.add(a, b, ex.mul(ex.number(sign), size)))
+
+    def written(node: Expr, args: list[Expr]) -> Expr:
+        if node.op not in ("min", "max"):
+            return ex.rebuild(node.op, args) if args else node
+        return reduce(lambda right, left: two(node.op, left, right), reversed(args))
+
+    return ex.fold(expr, written)
 
 
 @lru_cache(maxsize=512)

@@ -60,7 +60,7 @@ class CircuitFolds(CircuitWires):
             self.say(f"Definition N_{i} : R := {self.form(linear, self.held)}.")
             rounded = self.close(str(i), linear, form, f"A_{i}", f"N_{i}")
             last = f"exact C_{i}" if rounded else f"rewrite C_{i}; unfold Rminus; rewrite Rplus_opp_r, Rabs_R0; lra"
-            same = f"replace {side} with N_{i} by (unfold N_{i}, ah_{k}, bh_{k}; ring)"
+            same = f"replace {side} with N_{i} by (unfold N_{i}, ah_{k}, bh_{k}; first [lra | field])"
             self.lemma(
                 f"V_{i}",
                 f"Rabs (W_{i} - Rmax 0 {side}) <= {literal(rounded)}",

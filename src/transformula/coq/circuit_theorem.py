@@ -18,7 +18,7 @@ from transformula.errors import NotProvenError
 
 #: What tokens behind a gate may add to a table, as Attention.v proves.
 LEAK = Fraction(1, 10**25)
-_LINEAR = "first [lra | interval with (i_prec 110)]"
+_LINEAR = "first [lra | atoms; interval with (i_prec 110)]"
 
 
 def _sides(bound: Fraction, what: str) -> str:

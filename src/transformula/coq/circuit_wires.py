@@ -56,6 +56,7 @@ class CircuitWires:
         self.rounded: dict[int, Fraction] = {}
         self.squared: dict[int, Fraction] = {}
         self.sized: set[int] = set()
+        self.irrational: set[int] = set()
         box = self.source.formula.box
         for k, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
             self.ranges[k] = (
@@ -63,6 +64,15 @@ class CircuitWires:
                 above(number(high), 25) if high.number is None else high.number,
             )
             self.errors[k] = Fraction(0)
+            if None in (low.number, high.number):
+                self._rational_range(k, low, high)
+
+    def _rational_range(self, k: int, low: Expr, high: Expr) -> None:
+        """Lemma R of an input whose ends are irrational, a little outside of them."""
+        name, (a, b) = self.variables[k], map(literal, self.ranges[k])
+        inside = f"assert ({a} <= {term(low, {})} /\\ {term(high, {})} <= {b}) by (split; interval with (i_prec 110))"
+        self.lemma(f"R_{k}", f"{a} <= {name} <= {b}", f"pose proof I_{k}; {inside}; lra")
+        self.irrational.add(k)
 
     def _matched(self) -> tuple[dict[int, int], dict[int, int]]:
         """The circuit's number of each wire of the weights, and where Coq's reader puts it."""
@@ -114,6 +124,8 @@ class CircuitWires:
         for k, c in linear.terms:
             corners = [number(c) * end for end in self.ranges[k]]
             low, high = low + min(corners), high + max(corners)
+        if any(c.number is None for c in (linear.constant, *dict(linear.terms).values())):
+            low, high = low - TINY * abs(low), high + TINY * abs(high)  # Interval rounds what lra adds up exactly
         return below(low, 20), above(high, 20)
 
     def carried(self, linear: LinearForm) -> Fraction:
@@ -121,9 +133,10 @@ class CircuitWires:
         return sum((abs(number(c)) * self.errors[k] for k, c in linear.terms), Fraction(0))
 
     def known(self, wires: Iterable[int]) -> str:
-        """Ranges and errors of wires as hypotheses."""
-        real = sorted({k for k in wires if k >= self.inputs})
-        return "".join(f"pose proof R_{k}; pose proof E_{k}; " for k in real)
+        """Ranges and errors of wires as hypotheses, and rational ranges of inputs."""
+        given = sorted(set(wires))
+        ends = "".join(f"pose proof R_{k}; " for k in given if k in self.irrational)
+        return ends + "".join(f"pose proof R_{k}; pose proof E_{k}; " for k in given if k >= self.inputs)
 
     def unfold_virtual(self) -> str:
         """Unfold the products that are defined so far."""
@@ -172,7 +185,7 @@ class CircuitWires:
         total = " + ".join(f"{c} * (W_{i} - M_{i})" for i, c in own) or "0"
         each = " ".join(f"generalize E_{i}; generalize (W_{i} - M_{i}); intros D{i} ?;" for i, _ in own)
         same = f"replace ({left} - {right}) with ({total}) by (unfold {left}, {right}; ring)"
-        return f"{same}; {each} interval with (i_prec 110)"
+        return f"{same}; {each} first [lra | interval with (i_prec 110)]"
 
     def unfolded_meanings(self, start: str, last: int) -> str:
         """Unfold what is meant, from wire ``last`` down to the inputs."""

@@ -95,5 +95,5 @@ def _applied(name: str, inside: str) -> str:
     if name in ("sinh", "cosh"):
         return f"((exp ({inside}) {'-' if name == 'sinh' else '+'} exp (- ({inside}))) / 2)"
     if name in ("asin", "acos"):
-        return f"({'PI / 2 - ' if name == 'acos' else ''}atan ({inside} / sqrt (1 - {inside} * {inside})))"
+        return f"({'PI / 2 - ' if name == 'acos' else ''}2 * atan ({inside} / (1 + sqrt (1 - {inside} * {inside}))))"
     return f"({FUNCTIONS[name]} ({inside}))"

@@ -18,8 +18,10 @@ from transformula.errors import ExportError
 
 #: Points of a cell at which the function is compared with the token's value; margin over the largest difference.
 POINTS, MARGIN = 16, Fraction(10005, 10000)
-#: Part of the error that is left to tokens elsewhere, the most tokens in Attention.v, and here: 0.6 s of `coqc` each.
-ELSEWHERE, TOKENS, MAX_CELLS = Fraction(1, 10_000), 1000, 300
+#: Parts of the error that may be left to tokens elsewhere: a larger one makes cells narrower.
+ELSEWHERE = (Fraction(1, 10_000), Fraction(1, 1000), Fraction(1, 100), Fraction(1, 25))
+#: The most cells: each takes 0.6 s of `coqc`.
+MAX_CELLS = 300
 #: Part by which cells are widened beyond what G asks for, so that cuts may be rounded.
 SPARE = 1.001
 
@@ -43,15 +45,20 @@ class SharpLemma(TableLemma):
         """Cover one more reader's range."""
         self.low, self.high = min(self.low, low), max(self.high, high)
         self.largest = above(max(abs(Fraction(v)) for v in self.tokens[2]), 6)
-        self.gap, self.near = 30, Fraction(0)
-        for _ in range(2):  # G depends on the error, and that a little on G
-            found = max(self._distance(cell) for cell in self._cells())
-            self.near = above(found * MARGIN * max(slack, Fraction(1)) + Fraction(1, 10**12), 6)
-            worst = TOKENS * float(2 * self.largest + self.near) / float(self.near * ELSEWHERE)
-            self.gap = math.ceil(math.log(worst))
-        self.error = max(self.error, above(self.near * (1 + ELSEWHERE), 6))
+        error, self.near, self.gap = min(self._spread(part, max(slack, Fraction(1))) for part in ELSEWHERE)
+        self.error = max(self.error, error)
         if moved:
             self.widen_slope()
+
+    def _spread(self, part: Fraction, slack: Fraction) -> tuple[Fraction, Fraction, int]:
+        """The error with a part left to tokens elsewhere; the one in cells; and G."""
+        self.gap = 30
+        for _ in range(3):  # a narrower cell has a smaller error, which asks for a larger G
+            near = above(max(map(self._distance, self._cells())) * MARGIN * slack + Fraction(1, 10**12), 6)
+            worst = len(self.tokens[0]) * float(2 * self.largest + near) / float(near * part)
+            self.gap, before = math.ceil(math.log(worst)), self.gap
+        self.gap = max(self.gap, before)
+        return above(near * (1 + part), 6), near, self.gap
 
     def _sorted(self) -> list[int]:
         """The tokens by slope, which are those that lead from left to right."""
@@ -89,7 +96,9 @@ class SharpLemma(TableLemma):
     def proof(self) -> list[str]:
         """Lemma C of each cell, P of each piece between two ends of cells, and T of the whole range."""
         n, cells = self.number, self._cells()
-        tail = f"{literal(self.near)} + 1000 * (2 * Q2R {quotient(self.largest)} + {literal(self.near)})"
+        tail = (
+            f"{literal(self.near)} + {len(self.tokens[0])} * (2 * Q2R {quotient(self.largest)} + {literal(self.near)})"
+        )
         lines = [
             f"Lemma S_{n} : {tail} * exp (- Q2R {quotient(Fraction(self.gap))}) <= {literal(self.error)}.",
             "Proof. cbv [Q2R Qnum Qden]; interval. Qed.",
@@ -98,7 +107,7 @@ class SharpLemma(TableLemma):
             lines += [
                 f"Lemma C_{n}_{cell.token} u : {literal(cell.low)} <= u <= {literal(cell.high)} -> "
                 f"Rabs (Q2R {quotient(Fraction(self.tokens[2][cell.token]))} - f_{n} u) <= {literal(self.near)}.",
-                f"Proof. intros H. cbv [f_{n} Q2R Qnum Qden]. first [interval with (i_bisect u, i_taylor u, "
+                f"Proof. intros H. cbv [f_{n} Q2R Qnum Qden]; kinks. first [interval with (i_bisect u, i_taylor u, "
                 "i_degree 3, i_depth 30) | interval with (i_bisect u, i_depth 40)]. Qed.",
             ]
         cuts = sorted({end for cell in cells for end in cell[1:]})
@@ -120,8 +129,8 @@ class SharpLemma(TableLemma):
         each = "|".join(f"exact (C_{n}_{k} u H)" for k in sorted(loud))
         return [
             f"Lemma P_{n}_{j} u : {literal(low)} <= u <= {literal(high)} -> {self.bounded}.",
-            f"Proof. intros H. eapply Rle_trans; [apply (sharp {numbers} tab_{n} [{near}] {quotient(self.largest)} _ "
-            f"{literal(self.near)});",
+            f"Proof. intros H. eapply Rle_trans; [apply (sharp {numbers} tab_{n} [{near}] {quotient(self.largest)} "
+            f"{len(self.tokens[0])} _ {literal(self.near)});",
             "  [vm_compute; reflexivity | vm_compute; reflexivity | cbv [Q2R Qnum Qden]; lra | discriminate |]",
             f"  | exact S_{n}]. intros t [<-{'|[<-' * (len(loud) - 1)}|[]{']' * (len(loud) - 1)}];",
             f"  [{each.replace('u H)', 'u ltac:(lra))')}]. Qed.",

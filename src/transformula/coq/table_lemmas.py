@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 from flint import arb
 
 from transformula.coq.centred_pieces import CentredPiece, TableSample, pieces
 from transformula.coq.coq_source import LARGEST, SQUARE, NetworkWire, Wire
 from transformula.coq.coq_terms import above, exact, literal, quotient, term
-from transformula.errors import NotProvenError
+from transformula.errors import ExportError, NotProvenError
 from transformula.kernel.enclosures.balls import enclose, to_fmpq
+from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, walk
 
 HEADER = """Require Import Reals Lra Psatz List QArith Qreals Coquelicot.Coquelicot Interval.Tactic.
@@ -38,6 +40,8 @@ STEEP = 200
 NATIVE, NATIVE_PIECE = 20_000, 2_000
 #: A root at 0 is bounded by plain intervals up to this part of the range.
 EDGE = Fraction(1, 2**23)
+#: Bisection without Taylor models, which end where a root's argument cancels.
+PLAIN = "interval with (i_bisect u, i_depth {})"
 
 Key = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 
@@ -98,6 +102,7 @@ class TableLemma:
     def file(self) -> str:
         """The text of Table_N.v."""
         n = self.number
+        self._refuse_powers_from_0()
         tokens = "; ".join(
             f"({', '.join(quotient(Fraction(v)) for v in token)})" for token in zip(*self.tokens, strict=True)
         )
@@ -112,10 +117,16 @@ class TableLemma:
             lines += [
                 f"Lemma L_{n} a b : {inside.format('a')} -> {inside.format('b')} -> "
                 f"Rabs (f_{n} a - f_{n} b) <= {literal(self.slope)} * Rabs (a - b).",
-                f"Proof. apply moved. intros u H. unfold f_{n}. eexists; split; "
+                f"Proof. apply moved. intros u H. unfold f_{n}, tan. eexists; split; "
                 "[auto_derive; [slope_domain u | reflexivity] | simpl; interval with (i_bisect u, i_prec 40)]. Qed.",
             ]
         return "\n".join(lines) + "\n"
+
+    def _refuse_powers_from_0(self) -> None:
+        for node in walk(self.function):
+            exponent = node.args[1].number if node.op == "pow" else None
+            if exponent is not None and exponent.denominator > 2 and list(_zeros(node.args[0], self.low, self.high)):
+                raise ExportError(f"no Coq theorem can be written for the power {node} yet, whose base touches 0")
 
     @property
     def bounded(self) -> str:
@@ -136,15 +147,20 @@ class TableLemma:
         """Lemma T by one bisection."""
         n, largest = self.number, max(abs(y) for y in self.tokens[2])
         bits = 53 if self.error > Fraction(NATIVE * largest * 2.0**-52) else BITS
-        taylor = _bisected(DEGREE, bits)
-        if "sqrt" in str(self.function) and self.low == 0:
-            edge = literal(self.high * EDGE)
-            taylor = (
-                f"destruct (Rle_lt_dec u {edge}); [interval with (i_bisect u, i_depth 20) "
-                f"| assert ({edge} <= u <= {literal(self.high)}) by lra; clear H; {taylor}]"
-            )
         opened = f"intros H. unfold attend, num. sums tab_{n} f_{n}; kinks"
-        return [f"Lemma T_{n} u : {self.where} -> {self.bounded}.", f"Proof. {opened}. {taylor}. Qed."]
+        proof = self._beside_roots(_bisected(DEGREE, bits), self.low, self.high)
+        return [f"Lemma T_{n} u : {self.where} -> {self.bounded}.", f"Proof. {opened}. {proof}. Qed."]
+
+    def _beside_roots(self, tactic: str, low: Fraction, high: Fraction) -> str:
+        """A tactic by Taylor models, with plain intervals where the argument of a root vanishes."""
+        width, written = (high - low) * EDGE, tactic
+        roots = {s for root in _roots(self.function) for s in _zeros(root, low, high)}
+        cuts = sorted({low, high, *(min(max(s + d, low), high) for s in roots for d in (-width, width))})
+        for a, b in reversed(list(pairwise(cuts)) if roots else []):
+            by = PLAIN.format(20) if b - a <= 2 * width else f"first [{tactic} | {PLAIN.format(15)}]"
+            part = f"assert ({literal(a)} <= u <= {literal(b)}) by lra; clear H; {by}"
+            written = part if b == high else f"destruct (Rle_lt_dec u {literal(b)}); [{part} | {written}]"
+        return written
 
     def _in_pieces(self) -> list[str]:
         """Lemma T from one lemma a piece."""
@@ -159,7 +175,8 @@ class TableLemma:
     def _piece_lemma(self, j: int, piece: CentredPiece) -> list[str]:
         n, line = self.number, f"{quotient(piece.slope)} {quotient(piece.offset)} tab_{self.number}"
         bits = 53 if self.error > Fraction(NATIVE_PIECE * piece.cancels * 2.0**-52) else BITS
-        first, second = _bisected(piece.mass_degree, 53), _bisected(piece.degree, bits)
+        first = _bisected(piece.mass_degree, 53)
+        second = self._beside_roots(_bisected(piece.degree, bits), piece.low, piece.high)
         numbers = f"{literal(self.error)} {literal(piece.mass)}"
         return [
             f"Definition tab_{n}_{j} : list token := Eval vm_compute in shifted {line}.",
@@ -167,6 +184,36 @@ class TableLemma:
             f"Proof. intros H. apply (centred {line} (f_{n} u) u {numbers}); change (shifted {line}) with tab_{n}_{j};",
             f"  [lra | sums tab_{n}_{j} f_{n}; kinks; {first} | sums tab_{n}_{j} f_{n}; kinks; {second}]. Qed.",
         ]
+
+
+def _roots(function: Expr) -> Iterator[Expr]:
+    """The arguments of square roots, also of those by which asin and acos are written."""
+    for node in walk(function):
+        exponent = node.args[1].number if node.op == "pow" else None
+        if node.op == "sqrt" or (exponent is not None and exponent.denominator == 2):
+            yield node.args[0]
+        if node.op in ("asin", "acos"):
+            yield ex.add(ex.number(Fraction(1)), ex.mul(ex.number(Fraction(-1)), node.args[0], node.args[0]))
+
+
+def _zeros(expr: Expr, low: Fraction, high: Fraction) -> Iterator[Fraction]:
+    """Points at which an expression that is never negative vanishes, by ternary search about the least samples."""
+
+    def value(u: Fraction) -> float:
+        return float(enclose(expr, {"u": arb(to_fmpq(u))}).mid())
+
+    points = [low + (high - low) * k / SAMPLES for k in range(SAMPLES + 1)]
+    values = [value(u) for u in points]
+    for k, (before, here, after) in enumerate(
+        zip([values[0], *values], values, [*values[1:], values[-1]], strict=False)
+    ):
+        a, b = points[max(k - 1, 0)], points[min(k + 1, SAMPLES)]
+        for _ in range(60 if here <= min(before, after) else 0):
+            third = (b - a) / 3
+            a, b = (a, b - third) if value(a + third) <= value(b - third) else (a + third, b)
+        found = min((points[k], Fraction(float(a)).limit_denominator(10**6)), key=value)
+        if value(found) <= max(values) * EDGE:
+            yield found
 
 
 def _bisected(degree: int, bits: int) -> str:

@@ -82,18 +82,18 @@ def expected(weights: bytes, *texts: bytes) -> str:
         said, ends = part.split("=")
         [(stem, first, last)], (low, high) = NAMES.findall(said), map(transcribed, ends.split(".."))
         for k in range(int(first or 0), int(last or first or 0) + 1):
-            names.append(f"v_{stem}{f'{k:0{len(first)}d}' if first else ''}")
-            claimed += f"\n  inside {low} {names[-1]} {high} ->"
-    joined, applied = " ".join(names), " ".join(f"(variable {name})" for name in names)
+            names.append(f"{stem}{f'{k:0{len(first)}d}' if first else ''}")
+            claimed += f"\n  inside {low} x_{names[-1]} {high} ->"  # x_, since the ends may say v_pi and mean π
+    joined, meant, given = (" ".join(f.format(n) for n in names) for f in ("x_{}", "v_{}", "(variable x_{})"))
     for o, text in zip(range("box" in model and outputs), model.get("formulas", []), strict=True):
-        lines.append(f"Definition formula_{o} ({joined} : typed) : typed :=\n  {transcribed(text)}%typed.")
-        claimed += f"\n  matches (output model_ (inputs [{'; '.join(names)}]) {o}) (formula_{o} {applied}) bound /\\"
+        lines.append(f"Definition formula_{o} ({meant} : typed) : typed :=\n  {transcribed(text)}%typed.")
+        claimed += f"\n  matches (output model_ (inputs [x_{'; x_'.join(names)}]) {o}) (formula_{o} {given}) bound /\\"
     for x, y in zip(*(model.get("samples", {"x": [], "y": []})[key] for key in "xy"), strict=True):
         assert (len(x), len(y)) == (len(model["inputs"]), outputs), "a sample has too few numbers, or too many"
         x, y = (["(literal ({}) {})".format(*Fraction(v).as_integer_ratio()) for v in row] for row in (x, y))
         for o, v in enumerate(y):
             claimed += f"\n  matches (output model_ (inputs (map result [{'; '.join(x)}])) {o}) {v} bound /\\"
-    named = [n[2:] for n in names] == model["inputs"] and len({*names}) == len(names)
+    named = names == model["inputs"] and len({*names}) == len(names)
     assert named == ("box" in model) != ("samples" in model) and "shape" not in model and "\n  matches" in claimed
     lines.append(f"Definition bound : R := {Fraction(claim['eps']) - abs(Fraction(claim['rounding']))}.")
     return "\n".join([*lines, f"Definition claim : Prop :={joined and f' forall {joined} : R,'}{claimed}\n  True.\n"])

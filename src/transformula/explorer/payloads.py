@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY, TABLE_FAMILY
+from transformula.compiler.table_reading import TableHead
 from transformula.formula.evaluation import evaluate_accurately
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
-from transformula.runtime.table_reading import TableHead
 from transformula.show.circuit_view import circuit_items, linear_text
 from transformula.show.page_parts import cut as cut_text
 from transformula.show.slices import HeadAttention, Slice, attention_at, point_in_box, slice_through

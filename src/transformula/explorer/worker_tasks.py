@@ -29,6 +29,7 @@ from transformula.errors import (
     NotProvenError,
     Option,
     TransformulaError,
+    advice_of,
     closest_bound,
     in_words_of,
 )
@@ -191,7 +192,7 @@ def answer(task: Frame, send: Send) -> None:
 def refusal(error: TransformulaError, offset: int | None = 0) -> dict[str, Any]:
     """The error as the page shows it; ``offset`` is the position of its formula in the field."""
     message = in_words_of(str(error), "ε = {}", lambda name, value: f"{_FIELDS.get(name, name)} {value}")
-    found: dict[str, Any] = {"field": _field(error), "message": message, "kind": "input"}
+    found: dict[str, Any] = {"field": _field(error), "message": message, "kind": "input", "advice": advice_of(error)}
     if isinstance(error, FormulaError) and error.position is not None and offset is not None:
         found["position"] = offset + error.position
     if isinstance(error, NotProvenError):

@@ -155,7 +155,7 @@ class _Parts:
         order = self.weights.embedding.cols[rows < self.weights.width]
         slots = [slots[k] for k in np.argsort(order)]
         where = f":{len(slots)}" if slots == list(range(len(slots))) else str(slots)
-        powers, lines, given = np.log2(self.scales[slots]).astype(int).tolist(), list[str](), "x"
+        powers, lines, given = (np.frexp(self.scales[slots])[1] - 1).tolist(), list[str](), "x"
         if any(powers):
             factors, given = ", ".join(f"2.0**{k}" for k in powers), "scaled"
             each = f".repeat({self.lead})" if self.repeated else ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from transformula.errors import FormulaError
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.enclosures.balls import enclose
+from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.boxes import Box, Formula, split_commas
 from transformula.kernel.syntax.expression import Expr
 from transformula.kernel.syntax.parsing import parse
@@ -66,6 +68,9 @@ def advice_on_jump(
     name, _, at = place.partition(" = ")
     found: list[dict[str, object]] = []
     calls = [*where_calls(texts[0])] if len(texts) == 1 else []
+    if name in box.variables and calls:
+        at = _inside(calls[0], box, name, at)
+        place = f"{name} = {at}"
     cut = parse(at) if name in box.variables else None
     parts = [] if cut is None or cut.names else [*_sides(box, name, cut)]
     for part in parts:
@@ -77,13 +82,54 @@ def advice_on_jump(
         said = "" if shorter is None else f"end the box before it, {shorter}"
         if shorter is not None:
             found.append({"on": f"{shorter}{held}"})
-    ramp = _ramp(place, box)
+    ramp, width = _ramp(place, box)
     for call in calls[:1]:
         a, b = call.pieces if call.smaller else call.pieces[::-1]
-        joined = call.instead(f"({a}) + (({b}) - ({a}))*{ramp}")
+        joined = f"({a}) + (({b}) - ({a}))*{ramp}"
+        taken = [piece for part in parts if (piece := _taken(call, part)) is not None]
+        if len(taken) == 2 and cut is not None:
+            joined = _joined(name, at, str(ex.add(cut, parse(width))), ramp, *taken)
+        joined = call.instead(joined)
         if _reads([joined], box):
             found.append({"formula": joined})
     return f"{said}, or join the pieces by a ramp such as {ramp}".removeprefix(", or "), tuple(found)
+
+
+def _inside(call: WhereCall, box: Box, name: str, at: str) -> str:
+    """A place inside the box at which a condition on one variable changes; ``at`` where there is none, or it is one."""
+    low, high = box.floats()[box.variables.index(name)]
+    try:
+        difference = parse(f"({call.left}) - ({call.right})", (name,))
+    except FormulaError:  # of other variables too
+        return at
+    x = np.linspace(low, high, 1003)[1:-1]
+    below = evaluate(difference, (name,), [x]) + 0 * x < 0
+    changes = np.flatnonzero(below[1:] != below[:-1])
+    if low < float(enclose(parse(at))) < high or not changes.size:
+        return at
+    a, b = x[changes[0]], x[changes[0] + 1]
+    for _ in range(60):
+        middle = (a + b) / 2
+        same = bool(evaluate(difference, (name,), [np.array([middle])])[0] < 0) == bool(below[changes[0]])
+        a, b = (middle, b) if same else (a, middle)
+    return str(Fraction(float(b)).limit_denominator(10_000))
+
+
+def _joined(name: str, start: str, end: str, ramp: str, a: str, b: str) -> str:
+    """The piece a up to the start of a ramp, b from its end, and straight from one to the other in between.
+
+    Examples
+    --------
+    >>> _joined("x", "1", "2", "ramp", "x**2", "1/x")
+    'min(x, 1)**2 + 1/max(x, 2) - (1/2) + (1/2 - (1**2))*ramp'
+    """
+
+    def at(text: str, value: str) -> str:
+        return re.sub(rf"(?<![\w.]){name}(?!\w)", value, text)
+
+    first, last = (at(text, value if value.isalnum() else f"({value})") for text, value in ((a, start), (b, end)))
+    held = at(a, f"min({name}, {start})"), at(b, f"max({name}, {end})")
+    return f"{held[0]} + {held[1]} - ({last}) + ({last} - ({first}))*{ramp}"
 
 
 def _sides(box: Box, name: str, cut: Expr) -> Iterator[Box]:
@@ -98,19 +144,24 @@ def _sides(box: Box, name: str, cut: Expr) -> Iterator[Box]:
 
 
 def _alone(calls: Sequence[WhereCall], part: Box) -> Iterator[str]:
-    """The formula of a part of the box, with the piece that a choice takes at all of some points there."""
+    """The formula of a part of the box, with the piece that a choice takes there."""
+    for call in calls:
+        piece = _taken(call, part)
+        if piece is not None and _reads([text := call.instead(piece)], part):
+            yield text
+
+
+def _taken(call: WhereCall, part: Box) -> str | None:
+    """The piece that a choice takes at all of some points of a part of the box."""
     shares = np.arange(1.0, 34.0) * 0.6180339887498949
     ends = enumerate(part.floats())
     points = [np.asarray(low + (shares * (k + 1) % 1) * (high - low), dtype=np.float64) for k, (low, high) in ends]
-    for call in calls:
-        try:
-            sides = [parse(side, part.variables) for side in (call.left, call.right)]
-        except FormulaError:
-            continue
-        left, right = (evaluate(side, part.variables, points) + 0 * points[0] for side in sides)
-        text = call.instead(call.pieces[bool(left[0] < right[0]) != call.smaller])
-        if len(set((left < right).tolist())) == 1 and _reads([text], part):
-            yield text
+    try:
+        sides = [parse(side, part.variables) for side in (call.left, call.right)]
+    except FormulaError:
+        return None
+    left, right = (evaluate(side, part.variables, points) + 0 * points[0] for side in sides)
+    return call.pieces[bool(left[0] < right[0]) != call.smaller] if len(set((left < right).tolist())) == 1 else None
 
 
 def _shorter(part: Box, name: str, cut: Expr | None) -> Iterator[Box]:
@@ -133,8 +184,8 @@ def _reads(texts: Sequence[str], box: Box) -> bool:
     return True
 
 
-def _ramp(place: str, box: Box) -> str:
-    """A ramp over one percent of the interval of the variable that jumps, from where it jumps."""
+def _ramp(place: str, box: Box) -> tuple[str, str]:
+    """A ramp over one percent of the interval of the variable that jumps, from where it jumps, and its width."""
     name, _, at = place.partition(" = ")
     if name not in box.variables:
         name, at = box.variables[0], "0"
@@ -142,4 +193,4 @@ def _ramp(place: str, box: Box) -> str:
     shifted = name if at == "0" else f"({name} + {at[1:]})" if at[0] == "-" else f"({name} - {at})"
     shifted = f"({name} - ({at}))" if re.search(r"[+*-]", at[1:]) else shifted
     width = float(f"{(high - low) * _SHARE:.1g}")
-    return f"min(max({shifted}/{width:g}, 0), 1)"
+    return f"min(max({shifted}/{width:g}, 0), 1)", f"{width:g}"

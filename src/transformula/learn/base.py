@@ -21,12 +21,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from transformula.errors import InputError, brief
 from transformula.formula.given_box import box_of
-from transformula.kernel.syntax.boxes import Box
+from transformula.formula.languages import formula_in
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.learn.columns import variable_names
 from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, refuse_dask
 from transformula.learn.solver_choice import SOLVERS, Fitted, Settings
 from transformula.learn.solvers.polynomial_fit import PolynomialFit
-from transformula.learn.writing import STYLES, Writer, Written, evaluate_written, range_box, transformer_of, write
+from transformula.learn.writing import Writer, Written, range_box, transformer_of, write
 from transformula.model import Model
 from transformula.optional import require
 
@@ -216,19 +217,16 @@ class PolynomialEstimator(TransformerEstimator):
         deviation = unit * np.sqrt(np.average(((rows.Y - mean) / unit) ** 2, axis=0, weights=rows.weight))
         self.target_spread_ = np.where(deviation > 0, deviation, np.maximum(np.abs(mean), 1.0))
 
-    def _writer(self, tolerance: float, box: Box, style: str = "text") -> Writer:
+    def _writer(self, tolerance: float, box: Box) -> Writer:
         if not (isinstance(tolerance, Real) and 0 < tolerance < math.inf):
             raise InputError(f"tolerance must be a number above 0, not {brief(tolerance)}")
-        check_choice("style", style, STYLES)
         reach = [max(abs(low), abs(high)) for low, high in box.floats()]
         budget = (tolerance * self.target_spread_).tolist()
-        columns = getattr(self, "feature_names_in_", None)
-        names = self._names() if style != "sql" or columns is None else [str(name) for name in columns]
-        names = list(map(STYLES[style].name, names))
-        return Writer(names, reach, budget, self._indicators(len(reach)), STYLES[style])
+        return Writer(self._names(), reach, budget, self._indicators(len(reach)))
 
-    def _written(self, tolerance: float, box: Box, style: str = "text") -> tuple[list[str], Written]:
-        return write(self.fitted_.exact(), self._writer(tolerance, box, style))
+    def written(self, tolerance: float, box: Box) -> tuple[list[str], Written]:
+        """The text of each output, and the rational polynomials that stand in it."""
+        return write(self.fitted_.exact(), self._writer(tolerance, box))
 
     def to_formula(self, tolerance: float = 1e-9, box: Any = None, style: str = "text") -> str | list[str]:
         """The polynomial as text, which `transformula.compile` reads back, or in another language.
@@ -241,7 +239,7 @@ class PolynomialEstimator(TransformerEstimator):
         box : str, mapping or Box, optional
             The training range by default, as for `to_transformer`.
         style : {"text", "python", "latex", "excel", "sql"}
-            The language. Excel's names are the variables, SQL's the columns the model was fitted on.
+            As for `Model.to_formula`; in SQL the columns the model was fitted on stand for the variables.
 
         Returns
         -------
@@ -249,20 +247,15 @@ class PolynomialEstimator(TransformerEstimator):
             Variables are called x1, x2, ... or as the columns the model was fitted on, with characters
             the parser does not know replaced by ``_``.
         """
-        texts = self._written(tolerance, self._box(box), style)[0]
-        return texts[0] if len(texts) == 1 else texts
-
-    def written(self, tolerance: float, box: Any = None) -> Written:
-        """The rational polynomials that `to_formula` writes."""
-        return self._written(tolerance, self._box(box))[1]
+        full = self._box(box)
+        formula = Formula.of(self.written(tolerance, full)[0], full)
+        columns: Any = getattr(self, "feature_names_in_", None) if style == "sql" else None
+        names = None if columns is None else dict(zip(self._names(), map(str, columns), strict=True))
+        return formula_in(formula, style, names)
 
     def term_texts(self, exponents: Sequence[tuple[int, ...]]) -> list[str]:
         """Monomials of the inputs as text."""
         return list(map(self._writer(1.0, self._box(None)).monomial, exponents))
-
-    def written_values(self, X: Floats, tolerance: float, box: Any = None) -> Floats:
-        """The written polynomials at checked rows: (rows, outputs)."""
-        return evaluate_written(self.written(tolerance, box), X)
 
     def to_transformer(self, box: Any = None, tolerance: float = 1e-9, dtype: str = "float64") -> Model:
         """Fang's Transformer for the formula: it saves, verifies and exports as compiled ones do.
@@ -282,7 +275,7 @@ class PolynomialEstimator(TransformerEstimator):
         see ``model.weights.inputs``.
         """
         full = self._box(box)
-        texts, polynomial = self._written(tolerance, full)
+        texts, polynomial = self.written(tolerance, full)
         return transformer_of(texts, polynomial, full, dtype)
 
     def _box(self, given: Any) -> Box:

@@ -29,8 +29,7 @@ from transformula.learn.distinct_rows import Floats, Range, Rows, merge_rows, re
 from transformula.learn.solver_choice import Candidate, Settings, least_loss
 from transformula.learn.solvers.features import all_terms, count_terms, orthonormal_basis
 from transformula.learn.solvers.lowrank_fit import fit_lowrank
-from transformula.learn.solvers.polynomial_fit import PolynomialFit
-from transformula.learn.solvers.ridge_forms import RidgeForm
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, RidgeForm
 from transformula.learn.solvers.sparse_fit import fit_sparse
 
 #: Numbers in the stored feature matrix: 1.6 GB.
@@ -227,10 +226,10 @@ def _fit_logistic(solver: str, rows: Rows, classes: int, settings: Settings) -> 
     if solver == "exact":
         template = _all_monomials(rows, settings.degree)
     elif solver == "lowrank":
-        template = fit_lowrank(rows.with_targets(wanted), settings.degree, rank=settings.rank, seed=settings.seed)
+        template = fit_lowrank(replace(rows, Y=wanted), settings.degree, rank=settings.rank, seed=settings.seed)
     else:
         template = fit_sparse(
-            rows.with_targets(wanted),
+            replace(rows, Y=wanted),
             settings.degree,
             criterion=settings.criterion,
             max_terms=settings.max_terms,

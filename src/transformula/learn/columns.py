@@ -22,8 +22,8 @@ from transformula.model_folder import FIT_FILE
 _MOST_BYTES = 1 << 26
 
 
-def variable_names(given: Sequence[str] | None, count: int, spelled: bool = True) -> list[str]:
-    """Names our parser reads: the given ones with odd characters replaced (or left out), else x1, x2, ...
+def variable_names(given: Sequence[str] | None, count: int) -> list[str]:
+    """Names our parser reads: the given ones with odd characters replaced, else x1, x2, ...
 
     Examples
     --------
@@ -35,7 +35,7 @@ def variable_names(given: Sequence[str] | None, count: int, spelled: bool = True
     names: list[str] = []
     for text in given:
         plain = unicodedata.normalize("NFKD", str(text))
-        plain = "".join(_ascii_letters(c) if spelled else c for c in plain if not unicodedata.combining(c))
+        plain = "".join(_ascii_letters(c) for c in plain if not unicodedata.combining(c))
         name = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_") or "x"
         name = f"x{name}" if name[0].isdigit() else name
         while name in ex.RESERVED or name in ("pi", "E") or name in names:
@@ -56,18 +56,15 @@ def _ascii_letters(char: str) -> str:
     return said[2].capitalize() if said[1] else said[2].lower()
 
 
-def columns_of(columns: Sequence[str], variables: Iterable[str] = ()) -> dict[str, str]:
-    """Variable → column, for all columns a model was fitted on; ``variables`` are those of the model.
+def columns_of(columns: Sequence[str]) -> dict[str, str]:
+    """Variable → column, for all columns a model was fitted on.
 
     Examples
     --------
     >>> columns_of(["sq ft", "age"])
     {'sq_ft': 'sq ft', 'age': 'age'}
     """
-    names = variable_names(columns, len(columns))
-    if not set(variables) <= set(names):  # a folder of an earlier version, which left out letters of other scripts
-        names = variable_names(columns, len(columns), spelled=False)
-    return dict(zip(names, columns, strict=True))
+    return dict(zip(variable_names(columns, len(columns)), columns, strict=True))
 
 
 def write_notes(folder: Path, columns: Sequence[str], notes: Mapping[str, Any]) -> None:
@@ -107,7 +104,7 @@ def read_columns(folder: Path, variables: Iterable[str]) -> dict[str, str]:
     notes, variables = read_notes(folder), tuple(variables)
     if not notes:
         return {name: name for name in variables}
-    known = columns_of(notes["columns"], variables)
+    known = columns_of(notes["columns"])
     if missing := [name for name in variables if name not in known]:
         raise ModelFileError(f"{folder / FIT_FILE} does not belong to this model: it names no column for {missing[0]}")
     return {name: known[name] for name in variables}

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.cluster.table_parts import is_dask
+
 Floats = NDArray[np.float64]
 
 #: Distance beyond the training range from which a row counts as far outside, as a share of the range's width.
@@ -51,10 +53,6 @@ class Rows:
         """The rows with some of the inputs."""
         kept = tuple(group for group, keep in zip(self.indicators, columns, strict=bool(self.indicators)) if keep)
         return replace(self, X=np.ascontiguousarray(self.X[:, columns]), indicators=kept)
-
-    def with_targets(self, Y: Floats) -> Rows:
-        """The rows with other targets."""
-        return replace(self, Y=Y)
 
     @property
     def unit_weight(self) -> Floats:
@@ -98,11 +96,6 @@ def runs_of_equals(table: Floats, weight: Floats) -> tuple[NDArray[np.intp], Flo
     new[1:] = np.any(table[1:] != table[:-1], axis=1)
     starts = np.flatnonzero(new)
     return starts, np.add.reduceat(weight, starts) if len(starts) else weight
-
-
-def is_dask(table: Any) -> bool:
-    """Whether this is a Dask collection, whose rows may be on other machines."""
-    return hasattr(table, "__dask_graph__") and hasattr(table, "to_delayed")
 
 
 def refuse_dask(table: Any, advice: str) -> None:

@@ -19,8 +19,8 @@ from transformula.errors import InputError, ModelFileError, brief
 from transformula.files import as_path
 from transformula.learn.columns import columns_of, read_notes
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.preparation import Preparation
-from transformula.learn.raw_cells import Cells, cells_of
+from transformula.learn.preparation import DATE, NUMBER, Column, Preparation
+from transformula.learn.raw_cells import Cells, as_text, cells_of
 from transformula.model import Model
 
 #: What becomes of rows outside the box: an error, no number, the nearest point of the box, or an extrapolation.
@@ -71,7 +71,7 @@ class TableModel:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path} is not the folder of a fitted table: {error}") from None
         model = Model.load(path) if model is None else model
-        names = columns_of(preparation.features, model.box.variables)
+        names = columns_of(preparation.features)
         if unknown := [name for name in model.box.variables if name not in names]:
             raise ModelFileError(f"{path} does not belong together: fit.json names no column for {unknown[0]}")
         if model.weights.outputs != (len(classes) if len(classes) > 2 else 1):
@@ -82,7 +82,7 @@ class TableModel:
     def reads(self) -> Preparation:
         """The columns that occur in the formula: nothing else of a row is looked at."""
         owners = self.preparation.owners
-        wanted = {owners[self._names.index(name)] for name in self.model.box.variables}
+        wanted = {owners[list(self._columns).index(name)] for name in self.model.box.variables}
         return Preparation(tuple(column for k, column in enumerate(self.preparation.used) if k in wanted))
 
     @cached_property
@@ -90,12 +90,12 @@ class TableModel:
         """For each variable of the model, the place of its feature among those of the columns it reads."""
         read = {column.name for column in self.reads.columns}
         used, owners = self.preparation.used, self.preparation.owners
-        names = [name for name, owner in zip(self._names, owners, strict=True) if used[owner].name in read]
+        names = [name for name, owner in zip(self._columns, owners, strict=True) if used[owner].name in read]
         return [names.index(name) for name in self.model.box.variables]
 
     @property
-    def _names(self) -> list[str]:
-        return list(columns_of(self.preparation.features, self.model.box.variables))
+    def _columns(self) -> dict[str, str]:
+        return columns_of(self.preparation.features)
 
     def rows(self, cells: Cells, outside: str = "allow") -> RowResults:
         """Run the Transformer on raw rows."""
@@ -123,9 +123,28 @@ class TableModel:
         status = [", ".join(word for word, mark in marks if mark[k]) or "inside" for k in range(len(far))]
         return RowResults(values, status, beyond)
 
+    def misread(self, cells: Cells) -> list[tuple[int, Column]]:
+        """Cells that are neither empty nor what their column holds, and count as empty: row (from 0) and column."""
+        found = []
+        for column in self.reads.used:
+            if column.kind in (NUMBER, DATE) and (given := cells[column.name]).dtype.kind != "f":
+                odd = column.numbers(given)[1] & (as_text(given) != "")
+                found += [(row, column) for row in np.flatnonzero(odd).tolist()]
+        return sorted(found, key=lambda one: one[0])
+
+    def to_formula(self, style: str = "text") -> str | list[str]:
+        """The formula in a language of `Model.to_formula`; in SQL the prepared columns stand for the variables."""
+        return self.model.to_formula(style, self._columns if style == "sql" else None)
+
     def predict(self, table: Any, outside: str = "allow") -> NDArray[Any]:
         """Numbers, or the most probable classes, for the rows of a data frame, an Arrow table or a dict of columns."""
-        outputs = self.rows(cells_of(table), outside).outputs
+        cells = cells_of(table)
+        outputs = self.rows(cells, outside).outputs
+        if odd := self.misread(cells):
+            row, column = odd[0]
+            said = f"{brief(cells[column.name][row])} in row {row + 1} of {column.name} is not a {column.kind}"
+            more = f", nor are {len(odd) - 1} other cells" if len(odd) > 1 else ""
+            warnings.warn(f"{said}{more}: read as empty", UserWarning, stacklevel=2)
         return outputs[:, 0] if not self.classes else self.labels(outputs)
 
     def statuses(self, table: Any) -> list[str]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformula.errors import InputError, brief
 from transformula.learn.distinct_rows import Floats, Rows
 from transformula.learn.solvers.exact_fit import fit_exact
-from transformula.learn.solvers.ridge_forms import RidgeForm
+from transformula.learn.solvers.polynomial_fit import RidgeForm
 from transformula.learn.training import Batchable, History, Schedule, cross_entropy, squared_error, train
 
 #: Default limit on the number of tokens.

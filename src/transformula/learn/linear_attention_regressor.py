@@ -11,11 +11,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from transformula.compiler.attempts import Built, Options, known_dtype
 from transformula.compiler.certify import package
 from transformula.compiler.constructions import LINEAR_ATTENTION
+from transformula.compiler.gallery.prompt_models import attention_weights
 from transformula.errors import NotProvenError, RefutedError
 from transformula.kernel.syntax.boxes import Formula
 from transformula.learn.base import COUNT, NOT_NEGATIVE, PolynomialEstimator, seed_of
 from transformula.learn.distinct_rows import Floats
-from transformula.learn.linear_attention_fit import AttentionFit, attention_weights, factor, features, missed, solve
+from transformula.learn.linear_attention_fit import AttentionFit, factor, features, missed, solve
 from transformula.learn.solvers.lowrank_fit import few_threads
 from transformula.model import Model
 
@@ -138,7 +139,7 @@ class LinearAttentionRegressor(MultiOutputMixin, RegressorMixin, PolynomialEstim
             Format of the weights and of the claim.
         """
         full, form = self._box(box), known_dtype(dtype)
-        texts, _ = self._written(tolerance, full)
+        texts, _ = self.written(tolerance, full)
         weights = attention_weights(self.values_, self.queries_, full.variables, self.positions, self.each, form)
         try:
             return package(LINEAR_ATTENTION, Built(weights), Formula.of(texts, full), Options(dtype=form))

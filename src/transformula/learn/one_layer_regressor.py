@@ -1,8 +1,6 @@
 """Regression with one trained layer of attention (Gumaan 2025, section VI; eq. 5–8).
 
-Random weights are laid out as `Weights`, so a trained layer runs in every runtime. Memory tokens do not depend on the
-input and their own outputs are never read: `OneLayerModule` computes their keys and values once per batch and only the
-data tokens' queries, O(batch · M) instead of O(batch · M²), with the parameters of `runtime.torch_blocks`.
+Random weights are laid out as `Weights`, so a trained layer runs in every runtime.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor
 
 from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Matrix, Weights
 from transformula.learn.base import COUNT, TrainedEstimator, seed_of
@@ -24,7 +21,7 @@ from transformula.learn.gradient import ALMOST_NOTHING, LinearStart, Standardiza
 from transformula.learn.training import squared_error, train
 from transformula.model import Model
 from transformula.runtime.matrices import dense_matrix, matrix_of, sinusoidal
-from transformula.runtime.torch_blocks import BlockModule, HeadModule, TransformerModule
+from transformula.runtime.one_layer_module import OneLayerModule, trained_weights
 
 #: Rows that are evaluated at a time.
 _CHUNK_ROWS = 4096
@@ -35,35 +32,20 @@ POSITIONS = ("learned", "sinusoidal", "none")
 TOKENS = ("one", "each")
 
 
-@dataclass(frozen=True)
-class LayerShape:
-    """Sizes of a layer: ``tokens`` "one" puts all inputs into one data token, "each" one into each."""
-
-    inputs: int
-    outputs: int
-    heads: int
-    width: int
-    key_width: int
-    memory_tokens: int
-    hidden: int
-    tokens: str = "one"
-    positions: str = "learned"
-
-
-def random_weights(shape: LayerShape, rng: np.random.Generator) -> Weights:
-    """A random start: unit-size tokens, scores of order one, small outputs."""
-    data = 1 if shape.tokens == "one" else shape.inputs
+def random_weights(shape: OneLayerTransformerRegressor, inputs: int, outputs: int, rng: np.random.Generator) -> Weights:
+    """A random start of an estimator's sizes: unit-size tokens, scores of order one, small outputs."""
+    data = 1 if shape.tokens == "one" else inputs
     total = data + shape.memory_tokens
     w, k = shape.width, shape.key_width
 
     def normal(rows: int, columns: int, size: float) -> Matrix:
         return dense_matrix(rng.normal(0.0, size, size=(rows, columns)))
 
-    embedding = np.zeros((total * w, shape.inputs))
+    embedding = np.zeros((total * w, inputs))
     if shape.tokens == "one":
-        embedding[:w] = rng.normal(size=(w, shape.inputs)) / shape.inputs**0.5
+        embedding[:w] = rng.normal(size=(w, inputs)) / inputs**0.5
     else:
-        for i in range(shape.inputs):
+        for i in range(inputs):
             embedding[i * w : (i + 1) * w, i] = rng.normal(size=w)
     memory = rng.normal(size=(total, w))
     memory[:data] = 0.0 if shape.positions == "none" else sinusoidal(data, w)
@@ -79,17 +61,17 @@ def random_weights(shape: LayerShape, rng: np.random.Generator) -> Weights:
         normal(w, shape.hidden, 0.5 * (1 / shape.hidden) ** 0.5),
         matrix_of((w, 1)),
     )
-    readout = np.zeros((shape.outputs, total * w))
-    readout[:, : data * w] = rng.normal(0.0, 0.3 * (data * w) ** -0.5, size=(shape.outputs, data * w))
+    readout = np.zeros((outputs, total * w))
+    readout[:, : data * w] = rng.normal(0.0, 0.3 * (data * w) ** -0.5, size=(outputs, data * w))
     return Weights(
-        inputs=tuple(f"x{i + 1}" for i in range(shape.inputs)),
+        inputs=tuple(f"x{i + 1}" for i in range(inputs)),
         slots=tuple(f"s{i + 1}" for i in range(w)),
         tokens=total,
         embedding=dense_matrix(embedding),
         memory=dense_matrix(memory),
         blocks=(Block(Attention(heads, scale=float(k) ** -0.5), layer),),
         readout=dense_matrix(readout),
-        bias=matrix_of((shape.outputs, 1)),
+        bias=matrix_of((outputs, 1)),
     )
 
 
@@ -118,86 +100,6 @@ def linear_weights(start: Weights, linear: LinearStart) -> Weights:
 def _fainter(matrix: Matrix | None) -> Matrix:
     assert matrix is not None
     return dense_matrix(matrix.dense() * ALMOST_NOTHING)
-
-
-class OneLayerModule(TransformerModule):
-    """One softmax layer, evaluated at the data tokens only."""
-
-    data: Tensor
-    constant: Tensor
-
-    def __init__(self, weights: Weights) -> None:
-        blocks = weights.blocks
-        if len(blocks) != 1 or blocks[0].attention.kind != "softmax":
-            raise ValueError("the weights are not one layer of softmax attention")
-        super().__init__(weights)
-        data = weights.data_tokens.astype(np.int64)
-        place = {int(token): k for k, token in enumerate(data)}
-        read = np.unique(weights.readout.cols // weights.width)
-        if not set(read.tolist()) <= set(place):
-            raise ValueError("the readout reads memory tokens")
-        self.register_buffer("data", torch.from_numpy(data))
-        self.register_buffer(
-            "constant", torch.from_numpy(np.setdiff1d(np.arange(weights.tokens), data).astype(np.int64))
-        )
-        for buffer in (self.embedding_rows, self.readout_cols):
-            token, slot = buffer // weights.width, buffer % weights.width
-            buffer.copy_(torch.tensor([place[int(t)] for t in token]) * weights.width + slot)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Samples × inputs to samples × outputs."""
-        n = len(self.data)
-        flat = x.new_zeros(len(x), n * self.width)
-        flat = flat.index_add(1, self.embedding_rows, x[:, self.embedding_cols] * self.embedding)
-        z = flat.view(len(x), n, self.width) + self.memory[self.data]
-        block = self.blocks[0]
-        assert isinstance(block, BlockModule)
-        fixed = self.memory[self.constant]
-        added = torch.zeros_like(z)
-        for head in block.heads:
-            assert isinstance(head, HeadModule)
-            query = z @ head.query.T * head.scale
-            scores = torch.cat([query @ (z @ head.key.T).transpose(1, 2), query @ (fixed @ head.key.T).T], dim=2)
-            pattern = torch.softmax(scores, dim=2)
-            mixed = pattern[:, :, :n] @ (z @ head.value.T) + pattern[:, :, n:] @ (fixed @ head.value.T)
-            added = added + (mixed if head.output is None else mixed @ head.output.T)
-        z = z + added
-        if block.feed_forward is not None:
-            z = z + block.feed_forward(z)
-        return self.read_out(z)
-
-
-def trained_weights(start: Weights, module: OneLayerModule) -> Weights:
-    """The module's parameters as weights again, in the layout it started from."""
-    block = module.blocks[0]
-    assert isinstance(block, BlockModule)
-    heads = []
-    for part in block.heads:
-        assert isinstance(part, HeadModule)
-        output = None if part.output is None else _matrix(part.output)
-        heads.append(Head(_matrix(part.query), _matrix(part.key), _matrix(part.value), output))
-    layer = None
-    if block.feed_forward is not None:
-        f = block.feed_forward
-        biases = _matrix(f.hidden_bias[:, None]), _matrix(f.output_bias[:, None])
-        layer = FeedForward(_matrix(f.hidden), biases[0], _matrix(f.output), biases[1])
-    attention = start.blocks[0].attention
-    return replace(
-        start,
-        embedding=replace(start.embedding, values=_array(module.embedding), exact=None),
-        memory=_matrix(module.memory),
-        blocks=(Block(Attention(tuple(heads), attention.kind, attention.scale), layer),),
-        readout=replace(start.readout, values=_array(module.readout), exact=None),
-        bias=_matrix(module.bias[:, None]),
-    )
-
-
-def _array(parameter: Tensor) -> Floats:
-    return parameter.detach().cpu().double().numpy().copy()
-
-
-def _matrix(parameter: Tensor) -> Matrix:
-    return dense_matrix(_array(parameter))
 
 
 def absorb_scaling(weights: Weights, inputs: Standardization, targets: Standardization) -> Weights:
@@ -318,18 +220,7 @@ class OneLayerTransformerRegressor(MultiOutputMixin, RegressorMixin, TrainedEsti
         inputs, outputs = rows.X.shape[1], rows.Y.shape[1]
         given = self.warm_start_from
         if given is None:
-            shape = LayerShape(
-                inputs,
-                outputs,
-                self.heads,
-                self.width,
-                self.key_width,
-                self.memory_tokens,
-                self.hidden,
-                self.tokens,
-                self.positions,
-            )
-            return random_weights(shape, np.random.default_rng(seed_of(self.random_state)))
+            return random_weights(self, inputs, outputs, np.random.default_rng(seed_of(self.random_state)))
         weights = given.weights if isinstance(given, Model) else given
         if (len(weights.inputs), weights.outputs) != (inputs, outputs):
             raise ValueError(

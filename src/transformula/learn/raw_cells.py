@@ -96,18 +96,24 @@ def _marked(text: str, form: str) -> float:
 
 
 def number_form(cells: NDArray[Any]) -> str:
-    """The way in which most cells are numbers; of several the plain one, then commas for thousands.
+    """The way in which most cells are numbers; of several the plain one, then that in which most of them are whole.
 
     Examples
     --------
-    >>> [number_form(np.array(cells, dtype=object)) for cells in (["1.5", "2"], ["1,250", "13,500"], ["0,5", "1.250"])]
-    ['', '1,234.5', '1.234,5']
+    >>> forms = (["1.5", "2"], ["1,250", "13,500"], ["0,5", "1.250"], ["147.219 €", "98.500 €"])
+    >>> [number_form(np.array(cells, dtype=object)) for cells in forms]
+    ['', '1,234.5', '1.234,5', '1.234,5']
     """
     if cells.dtype.kind == "f":
         return PLAIN
     levels = Counter(cells.tolist())
     texts, times = np.array(list(levels), dtype=object), np.array(list(levels.values()))
-    return max((PLAIN, ENGLISH, GERMAN), key=lambda form: int(times @ ~np.isnan(as_numbers(texts, form))))
+
+    def rank(form: str) -> tuple[int, bool, int]:
+        values = as_numbers(texts, form)
+        return int(times @ ~np.isnan(values)), form == PLAIN, int(times @ (values % 1 == 0))
+
+    return max((PLAIN, ENGLISH, GERMAN), key=rank)
 
 
 def as_days(cells: NDArray[Any], form: str) -> Floats:

@@ -9,13 +9,12 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
+from transformula.cluster.table_parts import DaskParts, Parts, is_dask
 from transformula.learn.base import GRADIENT_SOLVERS, SolverEstimator
-from transformula.learn.distinct_rows import Floats, Rows, is_dask
+from transformula.learn.distinct_rows import Floats, Rows
 from transformula.learn.solver_choice import Fitted, choose, solve
 from transformula.learn.solvers.polynomial_fit import PolynomialFit
-from transformula.learn.states import HeldOut, Survey
-from transformula.learn.streaming import Parts, StreamState, fit_parts, solve_exact, survey_of
-from transformula.learn.table_parts import DaskParts
+from transformula.learn.states import HeldOut, StreamState, Survey, fit_parts, solve_exact, survey_of
 
 _NOTHING_HELD = HeldOut()
 
@@ -158,7 +157,7 @@ class PolynomialTransformerRegressor(MultiOutputMixin, RegressorMixin, SolverEst
         Parameters
         ----------
         parts : Parts
-            The table, as `transformula.learn.table_parts` has it.
+            The table, as `transformula.cluster.table_parts` has it.
         survey : Survey
             The result of `streaming.survey_of`, the first pass over it.
         split : HeldOut

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformula.learn.distinct_rows import Floats, Rows
-from transformula.learn.solvers.exact_fit import beyond_noise, fit_exact, leave_one_out_losses
+from transformula.learn.solvers.exact_fit import JUDGES, better_line, beyond_noise, fit_exact, leave_one_out_losses
 from transformula.learn.solvers.features import count_terms
 from transformula.learn.solvers.lowrank_fit import few_threads, fit_lowrank
-from transformula.learn.solvers.polynomial_fit import PolynomialFit
-from transformula.learn.solvers.ridge_forms import RidgeForm
+from transformula.learn.solvers.polynomial_fit import PolynomialFit, RidgeForm
 from transformula.learn.solvers.sparse_fit import fit_sparse
 from transformula.learn.writing import Written
 
@@ -30,8 +29,6 @@ _AUTO_EXACT_TERMS = 1_000
 _FEWEST_JUDGED = 8
 #: The ridge that takes the smallest coefficients of those that fit equally well.
 _ALMOST_NOTHING = 1e-12
-#: Losses within this factor of the least are alike, and the simplest of them is taken.
-_ALIKE = 1.003
 #: Most rows that say nothing about a curve.
 _FEWEST_CURVED = 3
 _CEILINGS = {"exact": MOST_EXACT_TERMS, "sparse": MOST_SPARSE_TERMS}
@@ -92,8 +89,8 @@ class Fitted:
         return self.solution.exact().in_columns(np.flatnonzero(self.columns).tolist(), len(self.columns))
 
 
-def solve(solver: str, rows: Rows, settings: Settings) -> PolynomialFit:
-    """Fit one closed-form solver."""
+def solve(solver: str, rows: Rows, settings: Settings, line: bool = True) -> PolynomialFit:
+    """Fit one closed-form solver; with ``line`` a linear model that is better replaces the terms of a sparse fit."""
     terms = count_terms(rows.X.shape[1], settings.degree, rows.indicators)
     if terms > _CEILINGS.get(solver, terms):
         raise ValueError(
@@ -104,7 +101,12 @@ def solve(solver: str, rows: Rows, settings: Settings) -> PolynomialFit:
         if solver == "lowrank":
             return fit_lowrank(rows, settings.degree, rank=settings.rank, ridge=settings.ridge, seed=settings.seed)
         if solver == "sparse":
-            return fit_sparse(rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms)
+            found = fit_sparse(rows, settings.degree, criterion=settings.criterion, max_terms=settings.max_terms)
+            if (
+                line and settings.max_terms is None and len(rows) <= JUDGES
+            ):  # of more rows, all that matters is worth it
+                return better_line(found, rows) or found
+            return found
         if len(rows) < terms and settings.ridge == 0:
             warnings.warn(
                 f"{len(rows)} distinct rows for {terms} terms: the least-squares polynomial is not unique, "
@@ -117,25 +119,25 @@ def solve(solver: str, rows: Rows, settings: Settings) -> PolynomialFit:
 
 
 def choose(rows: Rows, settings: Settings) -> Candidate:
-    """The solver and the settings with the least held-out error; the simpler one where two are within 0.3 %.
+    """The solver and the settings with the least held-out error.
 
     `sparse` competes with a linear model and, where there are few terms, with `exact`, otherwise with `lowrank`. A
     winner that is neither `sparse` as asked for nor clearly better than the linear model gives way to it.
-    Tables up to 2000 rows are judged on 5 folds, others on one fifth of a part of their rows: 200 for each
-    variable, 5000 at least. Least squares leaves single rows out instead, in closed form, where all rows can judge.
-    A candidate that falls behind sees no further folds.
+    They are judged on 5 folds of the rows (4 of them, of more than 2000 rows): of 200 for each variable, 4000 at least,
+    if there are more. Least squares leaves single rows out instead, in closed form, where all rows can judge. A
+    candidate that falls behind sees no further folds.
     """
     candidates = _candidates(rows, settings)
     if len(candidates) == 1:
         return candidates[0]
-    most = max(5000, 200 * rows.X.shape[1])
+    most = max(JUDGES, 200 * rows.X.shape[1])
     if len(rows) > most:
         order = np.random.default_rng(settings.seed + 1).permutation(len(rows))[:most]
         rows = rows.take(np.sort(order))
     fold = np.random.default_rng(settings.seed).permutation(len(rows)) % 5
-    folds = [np.flatnonzero(fold == held) for held in range(5 if len(rows) <= 2000 else 1)]
+    folds = [np.flatnonzero(fold == held) for held in range(5 if len(rows) <= 2000 else 4)]
     order = np.concatenate(folds)
-    known = [_left_out(rows, one) if len(folds) > 1 else None for one in candidates]
+    known = [_left_out(rows, one) for one in candidates]
     judged = {k: losses[order] for k, losses in enumerate(known) if losses is not None}
     return least_loss(candidates, folds, partial(_held_out, rows), judged)
 
@@ -168,7 +170,7 @@ def least_loss(
         waiting = [k for k in waiting if candidates[k][0] != "lowrank" or k == _least(so_far)]  # costly
     total = {k: float(losses.sum()) for k, losses in so_far.items()}
     rounding = 1e-16 * rows
-    best = min(k for k, one in total.items() if one <= _ALIKE * min(total.values()) + rounding)
+    best = min(k for k, one in total.items() if one <= min(total.values()) + rounding)
     linear = next(k for k, (solver, settings) in enumerate(candidates) if (solver, settings.degree) == ("exact", 1))
     if linear not in total or (best == 0 and total[0] <= total[linear] + rounding):
         return candidates[best]
@@ -233,5 +235,7 @@ def _held_out(rows: Rows, candidate: Candidate, held: NDArray[np.intp]) -> Float
     inside, outside = rows.without(held), rows.take(held)
     spread = np.maximum(rows.Y.var(axis=0), 1e-300)
     with np.errstate(over="ignore"):
-        miss: Floats = (outside.Y - solve(candidate[0], inside, candidate[1]).predict(outside.X)) ** 2 / spread
+        miss: Floats = (
+            outside.Y - solve(candidate[0], inside, candidate[1], line=False).predict(outside.X)
+        ) ** 2 / spread
     return np.asarray(outside.weight * miss.mean(axis=1))

@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformula.cluster.table_parts import Parts
 from transformula.errors import InputError, PointError, TransformulaError, brief
 from transformula.files import as_path
-from transformula.kernel.syntax.boxes import Box
+from transformula.formula.evaluation import evaluate
+from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.learn.base import check_choice
 from transformula.learn.classifier import PolynomialTransformerClassifier, probabilities
 from transformula.learn.columns import columns_of, write_notes
 from transformula.learn.distinct_rows import Floats, Range
-from transformula.learn.effects import fit_report
 from transformula.learn.fitted_table import TableModel
 from transformula.learn.preparation import IMPUTES, Preparation, PrepareOptions, prepare
 from transformula.learn.raw_cells import Cells, as_numbers, as_text, cells_of, mostly, number_form
@@ -35,12 +36,12 @@ from transformula.learn.scoring import (
     LINEAR,
     THIS_FIT,
     TrainedTable,
+    fit_report,
     held_out_scores,
     linear_is_better,
     score,
 )
 from transformula.learn.states import HeldOut, Survey, row_hashes
-from transformula.learn.streaming import Parts
 from transformula.learn.writing import range_box
 from transformula.model import Model
 
@@ -51,22 +52,21 @@ _MOST_CLASSES = 50
 _DIGITS = 0.01
 #: The least and the largest rounding, in standard deviations of the target.
 _FINEST, _COARSEST = 1e-9, 1e-3
+#: Rows at which a formula is evaluated at a time.
+_VALUES_AT_ONCE = 1_000
 #: Rounding of the written scores of classes: a probability changes by a quarter of it at most.
 _LOG_ODDS = 0.01
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(PrepareOptions):
     """Options of a fit; ``training`` has further parameters of the estimator."""
 
     degree: int = 3
     solver: str = "auto"
     test: float = 0.2
-    seed: int = 0
     margin: float = 0.0
     task: str = "auto"
-    categorical: tuple[str, ...] = ()
-    impute: str = "median"
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -77,10 +77,6 @@ class TableOptions:
             raise InputError(f"--test must be at least 0 and below 1, not {self.test}")
         if not (self.margin >= 0 and math.isfinite(self.margin)):
             raise InputError(f"--margin must be 0 or more, not {self.margin}")
-
-    def prepare_options(self) -> PrepareOptions:
-        """The wishes about columns."""
-        return PrepareOptions(self.categorical, self.impute, self.seed)
 
     def estimator(self, preparation: Preparation, classes: int) -> Any:
         """The regressor or classifier for prepared rows."""
@@ -139,14 +135,9 @@ class TableFit:
     estimator: Any
     box: Box
     tolerance: float
+    formula: list[str]  # one, or one for each of three or more classes
     facts: dict[str, Any]
     rows: TrainedTable
-
-    @property
-    def formula(self) -> list[str]:
-        """The polynomials with the digits that the data support: one, or one for each of three or more classes."""
-        texts = self.estimator.to_formula(self.tolerance, self.box)
-        return [texts] if isinstance(texts, str) else texts
 
     def transformer(self) -> Model:
         """The Transformer of the written polynomials."""
@@ -211,7 +202,7 @@ def fit_cells(cells: Cells, target: str, options: TableOptions) -> TableFit:
     some, rest = _split(order, held, y if goal.classes else None)
     with in_sentences():
         chosen = {name: column[some] for name, column in inputs.items()}
-        preparation, X = prepare(chosen, y[some], options.prepare_options(), len(goal.classes), cells)
+        preparation, X = prepare(chosen, y[some], options, len(goal.classes), cells)
         everything = preparation.rows(inputs).X
         one = np.ones(len(y))
         rows = TrainedTable(X, y[some], one[some], everything[rest], y[rest], one[rest])
@@ -259,13 +250,21 @@ def _finished(
                 stacklevel=2,
             )
     facts["held_out"] = held
+    texts = estimator.written(tolerance, box)[0]
     if held is not None:
-        written = estimator.written_values(rows.held_X, tolerance, box)
+        written = _values(Formula.of(texts, box), rows.held_X)
         made = probabilities(written) if classes else written[:, 0]
         before, after = held[THIS_FIT][measure], score(rows.held_y, made, rows.held_weight, classes)[measure]
         facts[f"{measure}_change_by_rounding"] = None if before is None or after is None else after - before
     sizes = {"rows": len(rows.y), "held_out_rows": len(rows.held_y), "in_parts": False} | sizes
-    return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, sizes | facts, rows)
+    return TableFit(preparation, goal.name, goal.classes, estimator, box, tolerance, texts, sizes | facts, rows)
+
+
+def _values(formula: Formula, X: Floats) -> Floats:
+    """A formula at every row, some rows at a time: (rows, outputs)."""
+    parts = np.array_split(X, 1 + len(X) // _VALUES_AT_ONCE)
+    names, outputs = formula.box.variables, formula.outputs
+    return np.vstack([np.column_stack([evaluate(e, names, list(x.T)) for e in outputs]) for x in parts])
 
 
 def _too_few(rows: TrainedTable, terms: int) -> bool:

@@ -12,13 +12,9 @@ them as `transformula.compile` does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from transformula.api import compile
 from transformula.compiler.attempts import Built, Options, known_dtype
@@ -28,54 +24,19 @@ from transformula.compiler.polynomial import ridge_weights
 from transformula.compiler.ridge_directions import RidgeSum
 from transformula.errors import InputError
 from transformula.formula.given_box import box_of
+from transformula.formula.languages import decimal_text
 from transformula.kernel.enclosures.balls import to_fmpq
 from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.parsing import MAX_LENGTH
 from transformula.learn.distinct_rows import Range
-from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum, Terms, evaluate_terms, power_basis
-from transformula.learn.solvers.ridge_forms import ExactRidges
+from transformula.learn.solvers.features import Exponents, Indicators, MonomialSum
+from transformula.learn.solvers.polynomial_fit import ExactRidges
 from transformula.model import Model
 
 Written = MonomialSum | ExactRidges
 #: Most monomials for which a sum of powers of linear forms is expanded.
 _MOST_EXPANDED = 500
 _MOST_DECIMALS = 300
-
-
-@dataclass(frozen=True)
-class FormulaStyle:
-    """How a language writes sums of products: power of a name, sign of a product, a number."""
-
-    power: str = "{0}**{1}"
-    times: str = "*"
-    name: Callable[[str], str] = str
-    number: Callable[[str], str] = str
-    ones: bool = False  # whether the factor 1 is written: -x^2 is (-x)^2 in a spreadsheet
-
-    def product(self, value: str, what: str) -> str:
-        """A coefficient (digits, without a sign) times a product of names, which may be empty."""
-        if not what:
-            return self.number(value)
-        return what if value == "1" and not self.ones else f"{self.number(value)}{self.times}{what}"
-
-
-def _latex_name(name: str) -> str:
-    return rf"\mathrm{{{name}}}".replace("_", r"\_")
-
-
-def _latex_number(digits: str) -> str:
-    mantissa, _, power = digits.partition("e")
-    return rf"{mantissa} \cdot 10^{{{power}}}" if power else mantissa
-
-
-#: Languages that a polynomial can be written in; only the text is read back by `transformula.compile`.
-STYLES = {
-    "text": FormulaStyle(),
-    "python": FormulaStyle(),
-    "latex": FormulaStyle("{0}^{{{1}}}", r" \, ", _latex_name, _latex_number),
-    "excel": FormulaStyle("{0}^{1}", ones=True),
-    "sql": FormulaStyle("POWER({0}, {1})", name=lambda name: '"' + name.replace('"', '""') + '"'),
-}
 
 
 @dataclass(frozen=True)
@@ -88,14 +49,12 @@ class Writer:
     reach : the largest magnitude of each column.
     budget : how far the text may be from the polynomial, for each output.
     indicators : see `MonomialSum.reduced`.
-    style : the language, whose names are these names as they are.
     """
 
     names: Sequence[str]
     reach: Sequence[float]
     budget: Sequence[float]
     indicators: Indicators = ()
-    style: FormulaStyle = field(default_factory=FormulaStyle)
 
     def round_monomials(self, given: MonomialSum) -> MonomialSum:
         """The fewest decimals that stay within the budget."""
@@ -129,28 +88,25 @@ class Writer:
         texts = []
         for terms in given.outputs:
             ordered = sorted(terms, key=lambda e: (sum(e), [-k for k in e]))
-            texts.append(_join([(terms[e], self.monomial(e)) for e in ordered], self.style))
+            texts.append(_join([(terms[e], self.monomial(e)) for e in ordered]))
         return texts
 
     def monomial(self, exponents: Exponents) -> str:
         """The product of powers of names."""
         pairs = [(name, e) for name, e in zip(self.names, exponents, strict=True) if e]
-        return self.style.times.join(name if e == 1 else self.style.power.format(name, e) for name, e in pairs)
+        return "*".join(name if e == 1 else f"{name}**{e}" for name, e in pairs)
 
     def ridge_texts(self, given: ExactRidges) -> list[str]:
         """One formula for each output, as powers of linear forms."""
-        forms = [
-            _join([(v, name) for v, name in zip(d, self.names, strict=True) if v], self.style) for d in given.directions
-        ]
+        forms = [_join([(v, name) for v, name in zip(d, self.names, strict=True) if v]) for d in given.directions]
         texts = []
         for output, bias in enumerate(given.bias):
             terms = [(bias, "")] if bias else []
             for form, by_power in zip(forms, given.powers, strict=True):
                 for s, row in sorted(by_power.items()):
                     if row[output]:
-                        base = f"({form})"
-                        terms.append((row[output], base if s == 1 else self.style.power.format(base, s)))
-            texts.append(_join(terms, self.style))
+                        terms.append((row[output], f"({form})" if s == 1 else f"({form})**{s}"))
+            texts.append(_join(terms))
         return texts
 
 
@@ -163,35 +119,13 @@ def _round(value: Fraction, size: float, share: float) -> Fraction:
     return Fraction(round(value * Fraction(10) ** decimals)) / Fraction(10) ** decimals
 
 
-def _join(terms: Sequence[tuple[Fraction, str]], style: FormulaStyle) -> str:
+def _join(terms: Sequence[tuple[Fraction, str]]) -> str:
     text = ""
     for value, what in terms:
-        sign = "-" if value < 0 else "+"
-        piece = style.product(decimal_text(abs(value)), what)
+        sign, digits = "-" if value < 0 else "+", decimal_text(abs(value))
+        piece = digits if not what else what if digits == "1" else f"{digits}*{what}"
         text += f" {sign} {piece}" if text else f"{'-' if sign == '-' else ''}{piece}"
     return text or "0"
-
-
-def decimal_text(value: Fraction) -> str:
-    """A fraction whose denominator is a power of ten, in digits.
-
-    Examples
-    --------
-    >>> decimal_text(Fraction(1, 8)), decimal_text(Fraction(3, 10**9)), decimal_text(Fraction(12 * 10**9))
-    ('0.125', '3e-9', '12000000000')
-    """
-    scale = 0
-    while value.denominator != 1:
-        value, scale = value * 10, scale + 1
-        if scale > 2 * _MOST_DECIMALS:
-            raise ValueError("the fraction is not a decimal")
-    digits = str(value.numerator)
-    if scale == 0:
-        return digits if len(digits) < 20 else f"{digits.rstrip('0')}e{len(digits) - len(digits.rstrip('0'))}"
-    if scale - len(digits) >= 4:
-        return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e-{scale - len(digits) + 1}"
-    digits = digits.rjust(scale + 1, "0")
-    return f"{digits[:-scale]}.{digits[-scale:]}"
 
 
 def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
@@ -219,29 +153,9 @@ def write(polynomial: Written, writer: Writer) -> tuple[list[str], Written]:
     return texts, polynomial
 
 
-def evaluate_written(polynomial: Written, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A rational polynomial in floats: (rows, outputs)."""
-    columns = []
-    if isinstance(polynomial, MonomialSum):
-        for terms in polynomial.outputs:
-            exponents = np.array(list(terms) or [(0,) * X.shape[1]], dtype=np.int8)
-            degree = int(exponents.max(initial=1))
-            basis = power_basis(np.zeros(X.shape[1]), np.ones(X.shape[1]), degree)
-            features = evaluate_terms(Terms(degree, exponents), basis, X)
-            columns.append(np.array([float(c) for c in terms.values()] or [0.0]) @ features)
-        return np.column_stack(columns)
-    forms = X @ np.array(polynomial.directions, dtype=float).reshape(-1, X.shape[1]).T
-    for output, bias in enumerate(polynomial.bias):
-        column = np.full(len(X), float(bias))
-        for form, powers in zip(forms.T, polynomial.powers, strict=True):
-            column += sum(float(row[output]) * form**s for s, row in powers.items())
-        columns.append(column)
-    return np.column_stack(columns)
-
-
 def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) -> Model:
     """Fang's Transformer for the text, certified on the box (restricted to the variables that occur)."""
-    dtype, used = known_dtype(dtype), _used_variables(polynomial, box.variables)
+    dtype, used = known_dtype(dtype), frozenset[str]().union(*(e.names for e in Formula.of(texts, box).outputs))
     if not used:
         raise InputError(
             "the fitted polynomial is a constant, so there is nothing for a Transformer to compute: no column was "
@@ -253,10 +167,8 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
         tuple(box.lower[k] for k in kept),
         tuple(box.upper[k] for k in kept),
     )
-    given: Any = texts[0] if len(texts) == 1 else texts
     if isinstance(polynomial, MonomialSum):
-        return compile(given, box, construction=POLYNOMIAL.name, dtype=dtype)
-    formula = Formula.of(given, box)
+        return compile(texts, box, construction=POLYNOMIAL.name, dtype=dtype)
     total = RidgeSum(len(texts))
     for direction, by_power in zip(polynomial.directions, polynomial.powers, strict=True):
         form = [to_fmpq(direction[k]) for k in kept]
@@ -264,19 +176,7 @@ def transformer_of(texts: list[str], polynomial: Written, box: Box, dtype: str) 
             for output, c in enumerate(row):
                 total.add(form, s, output, to_fmpq(c))
     weights = ridge_weights(total.pruned(), [to_fmpq(b) for b in polynomial.bias], box, dtype)
-    return package(POLYNOMIAL, Built(weights), formula, Options(dtype=dtype))
-
-
-def _used_variables(polynomial: Written, names: Sequence[str]) -> set[str]:
-    if isinstance(polynomial, MonomialSum):
-        exponents = [e for terms in polynomial.outputs for e in terms]
-    else:
-        exponents = [
-            tuple(int(v != 0) for v in d)
-            for d, p in zip(polynomial.directions, polynomial.powers, strict=True)
-            if any(c for row in p.values() for c in row)
-        ]
-    return {names[k] for e in exponents for k, power in enumerate(e) if power}
+    return package(POLYNOMIAL, Built(weights), Formula.of(texts, box), Options(dtype=dtype))
 
 
 def range_box(names: Sequence[str], inputs: Range) -> Box:

@@ -81,9 +81,7 @@ def trace(weights: Weights, x: FloatArray) -> Trace:
 def _chunks(weights: Weights, samples: int, read: int) -> Iterator[slice]:
     queries = weights.tokens if len(weights.blocks) > 1 else read
     per_sample = weights.tokens * (weights.width + 2 * queries)
-    step = max(1, CHUNK_FLOATS // per_sample)
-    for start in range(0, samples, step):
-        yield slice(start, start + step)
+    return _slices(samples, CHUNK_FLOATS // per_sample)
 
 
 def embed(weights: Weights, x: FloatArray) -> FloatArray:
@@ -131,7 +129,8 @@ def attend(
         queries = asking @ head.query.dense(z.dtype).T
         keys = z @ head.key.dense(z.dtype).T
         values = z @ head.value.dense(z.dtype).T
-        for some in [slice(None)] if keep else _askers(asking.shape[1], keys):
+        step = asking.shape[1] if keep else CHUNK_FLOATS // max(1, len(keys) * keys.shape[1])
+        for some in _slices(asking.shape[1], step):
             scores = (queries[:, some] @ keys.swapaxes(1, 2)) * z.dtype.type(attention.scale)
             pattern = PATTERNS[attention.kind](scores)
             mixed = pattern @ values
@@ -140,9 +139,8 @@ def attend(
     return total, tuple(patterns)
 
 
-def _askers(count: int, keys: FloatArray) -> Iterator[slice]:
-    """The querying tokens in chunks whose scores are at most `CHUNK_FLOATS` numbers."""
-    step = max(1, CHUNK_FLOATS // max(1, len(keys) * keys.shape[1]))
+def _slices(count: int, step: int) -> Iterator[slice]:
+    step = max(1, step)
     for start in range(0, count, step):
         yield slice(start, start + step)
 

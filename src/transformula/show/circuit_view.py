@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from flint import fmpq
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY
+from transformula.compiler.table_reading import CircuitBlock, TableHead
 from transformula.errors import InputError
 from transformula.internals import summands
 from transformula.kernel.enclosures.balls import enclose
@@ -16,7 +17,6 @@ from transformula.kernel.structures.stored_circuit import Circuit, LinearForm, W
 from transformula.kernel.syntax import expression as ex
 from transformula.kernel.syntax.expression import Expr, short_text
 from transformula.model import Model
-from transformula.runtime.table_reading import CircuitBlock, TableHead
 from transformula.show.page_parts import counted, cut
 from transformula.show.slices import own_tokens
 

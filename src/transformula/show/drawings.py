@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY, TABLE_FAMILY
+from transformula.compiler.table_reading import TableHead
 from transformula.errors import InputError
 from transformula.export.parity import sample_points
 from transformula.formula.prompt_target import Prompts
@@ -17,7 +18,6 @@ from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.syntax.boxes import Formula
 from transformula.kernel.syntax.expression import variables_of
 from transformula.model import Model
-from transformula.runtime.table_reading import TableHead
 from transformula.show import figures
 from transformula.show.figure_style import Palette
 from transformula.show.page_parts import counted, cut, percent

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from transformula.compiler.comparison import Comparison
+from transformula.compiler.table_reading import TableHead
 from transformula.formula.sample_target import Samples
 from transformula.kernel.arithmetic import at_most
 from transformula.kernel.folder.weights import FloatArray
 from transformula.model import Model
 from transformula.runtime.reference import softmax
-from transformula.runtime.table_reading import TableHead
 from transformula.show.figure_style import (
     CARD_WIDTH,
     PRINT,

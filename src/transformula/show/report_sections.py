@@ -11,13 +11,13 @@ import numpy as np
 from flint import fmpq
 
 from transformula.compiler.constructions import CIRCUIT_FAMILY, RIDGE_FAMILY
+from transformula.compiler.table_reading import TableHead
 from transformula.formula import parse
 from transformula.formula.sample_target import Samples
 from transformula.kernel.folder.weights import FloatArray
 from transformula.kernel.structures.ridge_blocks import Ridge
 from transformula.kernel.syntax.boxes import Formula
 from transformula.model import Model
-from transformula.runtime.table_reading import TableHead
 from transformula.show import page_parts as html
 from transformula.show.architecture import architecture_svg
 from transformula.show.circuit_view import Item, circuit_items, level_name, linear_text, table_numbers

@@ -36,7 +36,7 @@ STUDIES = {
         "linear attention by least squares, beside gradient training",
     ),
     "prune": ("prune_study", "numbers taken out of compiled models, proven again: error against non-zeros"),
-    "coupling-rank": ("coupling_rank_study", "error against the dimension of a head, from singular values"),
+    "coupling-rank": ("prune_study", "error against the dimension of a head, from singular values"),
 }
 
 #: Studies without training.

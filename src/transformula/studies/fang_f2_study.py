@@ -148,7 +148,7 @@ CLIPS = (10.0, 100.0, 1000.0)
 def fang_f2(run: StudyRun) -> Report:
     """Train the three models on the same rows."""
     rows, tokens, epochs, batch = run.pick(
-        (6000, 128, 40, 2000), (45_000, 512, 100, 5000), (45_000, paper_directions(10, 5), 2000, 25_000)
+        (3000, 64, 30, 1000), (45_000, 512, 100, 5000), (45_000, paper_directions(10, 5), 2000, 25_000)
     )
     full = run.size == "full"
     if full and not torch.cuda.is_available():

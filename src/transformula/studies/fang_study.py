@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from transformula.budget import report as progress
 from transformula.learn import PolynomialTransformerRegressor
 from transformula.learn.distinct_rows import Floats
 from transformula.learn.gradient import FangModule, paper_directions
@@ -32,7 +33,7 @@ LIMITS = {"attention": 0.02, "closed form": 0.002}
 
 def fang_f1(run: StudyRun) -> Report:
     """Train the three models of the paper on the same rows, and solve the same model in closed form."""
-    epochs = 600
+    epochs = run.pick(300, 600)
     seeds = run.pick(1, 5)
     clips = run.pick(CLIPS[-1:], CLIPS)
     rows: list[list[Any]] = []
@@ -137,21 +138,17 @@ F2_PAPER = 0.109
 
 def fang_closed_form(run: StudyRun) -> Report:
     """Fit f1* and f2* with `exact` and `sparse`, against the number of rows."""
+    sizes = run.pick([3000, 4500], [4500, 9000, 20_000, 45_000])
+    planned = [("f1*", 2, solver, f1_sample(run.seed)) for solver in ("exact", "sparse")]
+    for solver, least in (("exact", 4500), ("sparse", 0)):
+        planned += [("f2*", 5, solver, f2_sample(run.seed, size)) for size in sizes if size >= least]
     rows: list[list[Any]] = []
-    for solver in ("exact", "sparse"):
-        rows.append(_fit("f1*", 2, solver, f1_sample(run.seed))[0])
-    texts = {}
-    sizes = run.pick([3000, 6000], [4500, 9000, 20_000, 45_000])
-    for solver in ("exact", "sparse"):
-        for size in sizes:
-            if solver == "exact" and size < 4500:
-                continue
-            row, text = _fit("f2*", 5, solver, f2_sample(run.seed, size))
-            rows.append(row)
-            texts[f"{solver} {size}"] = text if solver == "sparse" else ""
+    for fit in planned:
+        progress("fitting", len(rows), len(planned) - len(rows))
+        row, text = _fit(*fit)
+        rows.append(row)
     best = rows[-1]
     exact = [r for r in rows if r[0] == "f2*" and r[1] == "exact"][-1]
-    text = texts[f"sparse {sizes[-1]}"]
     found = terms_of(text)
     findings = [
         f"`exact` on {exact[2]} rows: {exact[4]:.3g} (the paper's training: {F2_PAPER} with 45,000). For "

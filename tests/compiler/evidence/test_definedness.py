@@ -87,7 +87,7 @@ def test_a_budget_that_runs_out_is_a_refusal(monkeypatch):
     expr, region = parse("log(x**2 - x*y + y**2 - 1/6)"), region_of("x=1/2..1, y=-1..1")
     assert len(find_defined(expr, region)) > 9
     monkeypatch.setattr(policy, "DEFINED_PARTS", 2)
-    monkeypatch.setattr(policy, "LOOK_PARTS", 1)
+    monkeypatch.setattr(policy, "MOST_PIECES", 1)
     with pytest.raises(NotProvenError, match="2 parts of the box were examined"):
         find_defined(expr, region)
 

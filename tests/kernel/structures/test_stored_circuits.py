@@ -132,7 +132,7 @@ def test_wrong_circuits_do_not_save_wrong_weights(kind, named):
         k = rng.integers(len(broken.arrays[name]))
         broken.arrays[name][k] *= rng.choice([1.01, 1.5, -1.0, 0.0])
         broken.body["exact"].pop(name.removesuffix(".values"), None)
-        if judge.error(broken) <= model.certificate.bound:
+        if judge.error(broken.forged()[0]) <= model.certificate.bound:
             tried += 1 / 8  # harmless
             continue
         for path, new, circuit in _wrong_circuits(data.body["circuit"], rng, 4):
@@ -193,7 +193,7 @@ def test_junk_in_the_evidence_is_refused_in_words(kind, named):
     places = list(_nodes(data.evidence))
     tops = [p for p in places if len(p) <= 3]
     refused = 0
-    for path in [*tops[:12], *(places[k] for k in rng.permutation(len(places))[:15])]:
+    for path in [*tops[:12], *(places[k] for k in rng.permutation(len(places))[:8])]:
         for j in rng.permutation(len(JUNK))[:2]:
             changed = copy.deepcopy(data)
             changed.evidence = _changed(data.evidence, path, JUNK[j])
@@ -210,7 +210,7 @@ def test_plausible_but_wrong_evidence_proves_nothing_wrong(kind, named):
     data, rng = open_model(model), np.random.default_rng(4)
     places = [p for p in _nodes(data.evidence) if p]
     refused = 0
-    for k in rng.permutation(len(places))[:15]:
+    for k in rng.permutation(len(places))[:8]:
         value = _at(data.evidence, places[k])
         others = {
             str: ["x", "0", "#w2", "#q0", f"({value}) + 1/10**9", "u"],

@@ -10,6 +10,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 pytest.importorskip("triton", reason="Triton is not installed")
 
+import transformula as tf  # noqa: E402
 from support.edge_models import EXPONENTS, logistic, two_layers  # noqa: E402
 from support.export_models import exported, rows_of  # noqa: E402
 from support.runtimes import sealed  # noqa: E402
@@ -42,6 +43,7 @@ def loops(request, monkeypatch):
     if request.param:
         monkeypatch.setattr(packed_steps, "UNROLLED", 0)
         monkeypatch.setattr(scalar_code, "UNROLLED", 0)
+        monkeypatch.setattr(triton_program, "UNROLLED", 0)
     return request.param
 
 
@@ -76,11 +78,23 @@ def test_gradients_are_those_of_plain_torch(name, dtype, loops, circuits):
     assert torch.allclose(alone, torch.autograd.grad(fused(module, x), x, given)[0])
 
 
-def test_sums_over_more_blocks_than_there_is_room_for(monkeypatch, circuits):
+def test_sums_of_one_table_with_many_numbers(monkeypatch):
+    """The table is row 2 of the program, and its numbers take registers 0, 1 and 2: each has a name of its own."""
+    monkeypatch.setattr(triton_program, "SUMMED_BYTES", 0)
+    model = tf.compile("sin(100*x)", on="x=0..3", eps=1e-3)
+    module, x = on_device(model, rows_of(model, 150))
+    assert len(module.numbers) > 64, len(module.numbers)
+    found, wanted = (
+        torch.autograd.grad(f(x).sum(), module.numbers)[0] for f in (lambda x: fused(module, x), module.in_chunks)
+    )
+    assert (found - wanted).abs().max() <= 1e-11 * wanted.abs().max()
+
+
+def test_sums_over_more_blocks_than_there_is_room_for(monkeypatch, loops, circuits):
+    monkeypatch.setattr(triton_program, "SUMS", 1)
     model = exported("lookup", "float64", circuits)
     module, x = on_device(model, rows_of(model, 1000))
     wanted = torch.autograd.grad(module.in_chunks(x).sum(), module.numbers)[0]
-    monkeypatch.setattr(triton_program, "SUMS", 1)
     found = torch.autograd.grad(fused(module, x).sum(), module.numbers)[0]
     assert (found - wanted).abs().max() <= 1e-11 * wanted.abs().max()
 

@@ -25,7 +25,7 @@ _NEAR = 12
 
 
 #: Work of the range of a function whose extrema are found by cuts, in microseconds.
-_EXTREMA = {"gamma": 600.0, "bessely": 600.0, "fresnels": 300.0, "fresnelc": 300.0, "xlogx": 200.0}
+_EXTREMA = {"gamma": 2000.0, "bessely": 2000.0, "fresnels": 1000.0, "fresnelc": 1000.0, "xlogx": 700.0}
 
 
 @lru_cache(maxsize=4096)
@@ -50,16 +50,24 @@ def defined(expr: Expr, cells: int) -> float:
     return 30.0 * size(expr) * cells
 
 
+@lru_cache(maxsize=4096)
+def products(expr: Expr) -> int:
+    """Its size, with the products of each whole power."""
+    powers = (node.args[1].number for node in walk(expr) if node.op == "pow")
+    whole = (abs(int(n)) for n in powers if n is not None and n.denominator == 1 and n)
+    return size(expr) + sum(n.bit_length() + n.bit_count() - 2 for n in whole)
+
+
 def models(expr: Expr, parts: int, order: int | None = None) -> float:
     """Taylor models on parts of a box."""
     d = len(expr.names)
     terms = comb(d + (order or order_for(d)) - 1, d)
-    return size(expr) * (150 + 0.07 * parts * terms) + parts * extrema(expr)
+    return products(expr) * (150 + 0.07 * parts * terms) + 0.15 * parts * extrema(expr)
 
 
 def table_piece(table: SoftmaxTable, function: Expr) -> float:
     """The error of a table of one axis on one piece."""
-    return 60 + 3 * min(table.values.size, _NEAR) + 60 * size(function)
+    return 60 + 3 * min(table.values.size, _NEAR) + 60 * products(function)
 
 
 def slope_piece(table: SoftmaxTable, function: Expr | None) -> float:
@@ -94,7 +102,7 @@ def sharp_cells(table: SoftmaxTable) -> float:
 def claim(expr: Expr, tree: Any) -> float:
     """The range of an expression on the leaves of a tree."""
     parts = tree.count(-1) if isinstance(tree, list) else 1
-    return parts * interval(expr) + (models(expr, parts) if parts > 1 else 0.0)
+    return interval(expr) + (parts * 12.0 * size(expr) + models(expr, parts) if parts > 1 else 0.0)
 
 
 def sign(expr: Expr, tree: Any) -> float:

@@ -74,7 +74,8 @@ def _found(nodes: Sequence[Expr], region: Region, defined: Container[Expr]) -> l
 def find_apart(floors: Floors, known: Container[Expr], enough: float) -> list[int] | None:
     """A tree on whose leaves formulas without and with floors are equal or ``enough`` close, or None."""
     tree: list[int] = []
-    region, work = floors.region, sum(map(costs.interval, (*floors.above, *floors.before, *floors.outputs)))
+    region, exprs = floors.region, (*floors.above, *floors.before, *floors.outputs)
+    work = sum(costs.defined(expr, 1) + 4 * costs.extrema(expr) for expr in exprs)
     stack = [tuple(ends.tolist() for ends in region.floats)]
     least = [-range_of(expr, region.ends)[0] for expr in floors.above]
     while stack:
@@ -90,7 +91,7 @@ def find_apart(floors: Floors, known: Container[Expr], enough: float) -> list[in
             return None
         left = [e for e, (a, b), d in zip(floors.above, ends, least, strict=True) if a < 0 and not b < d]
         axis = next((k for k, name in enumerate(region.names) if left and name in left[0].names), None)
-        if axis is None or len(tree) > policy.LOOK_PARTS:
+        if axis is None or len(tree) > policy.MOST_PIECES:
             return None
         cut = halfway(low[axis], high[axis])
         tree[-1] = axis
@@ -199,10 +200,23 @@ def _explained(
     advice = f"{reason}: narrow the box to keep away from there"
     smaller = next(_smaller_boxes(failure, nodes, region, defined), None)
     advice = advice if smaller is None else f"{advice}; {smaller} would work"
-    kept = None if failure.certain else _kept_inside(failure.part, region, defined)
+    kept = _cube_root(failure.part) or (None if failure.certain else _kept_inside(failure.part, region, defined))
+    if kept is not None and isinstance(
+        _search([substitute(node, {failure.part: kept}) for node in nodes], region, defined, policy.MOST_PIECES),
+        _UndefinedPart,
+    ):
+        kept = None
     if kept is not None:
         advice = f"{advice}; or write {short_text(kept)}, the same wherever the formula is defined"
     return advice, Undefined(failure.part, smaller, kept)
+
+
+def _cube_root(part: Expr) -> Expr | None:
+    """The power of a cube root that a power with thirds in its exponent is, of negative numbers too."""
+    by = part.args[1].number if part.op == "pow" else None
+    if by is None or by.denominator != 3 or by < 0:
+        return None
+    return ex.power(ex.call("cbrt", part.args[0]), ex.number(by.numerator))
 
 
 def _kept_inside(part: Expr, region: Region, defined: Container[Expr]) -> Expr | None:
@@ -248,7 +262,7 @@ def _smaller_boxes(
             if any(a >= b for a, b in ends.values()):
                 continue
             inner = Region(region.names, *zip(*(ends[n] for n in region.names), strict=True))
-            if not isinstance(_search(nodes, inner, defined, policy.LOOK_PARTS), _UndefinedPart):
+            if not isinstance(_search(nodes, inner, defined, policy.MOST_PIECES), _UndefinedPart):
                 yield ", ".join(f"{n}={float(a):.6g}..{float(b):.6g}" for n, (a, b) in changed.items())
 
 

@@ -53,14 +53,9 @@ def find_pieces(
     target: float | None = None,
     budget: int = MAX_LEAVES,
 ) -> dict[str, Any]:
-    """Find edges and trees for `grid_error.grid_error`.
+    """Find edges and trees for `grid_error.grid_error` from at most ``budget`` boxes.
 
-    Parameters
-    ----------
-    target : float, optional
-        A bound that is good enough where no tight one is found.
-    budget : int
-        Boxes that may be examined.
+    The bound ``target`` is good enough where no tight one is found.
     """
     edges = [first_edges(a, b, *e) for a, b, e in zip(table.slopes, table.offsets, ends, strict=True)]
     lower, upper = products([e[:-1] for e in edges]), products([e[1:] for e in edges])

@@ -121,7 +121,7 @@ class WireSearch:
         assert self.region is not None
         direct = self._on(expr, sub_region(self.region, sorted(variables_of(expr))), ())
         yield direct
-        if depth > policy.CLAIM_DEPTH or (direct is not None and (not variables_of(expr) or each_once(expr))):
+        if depth > policy.MOST_ROUNDS or (direct is not None and (not variables_of(expr) or each_once(expr))):
             return  # every variable occurs once: interval arithmetic is already exact
         inner = narrowest(expr)
         if inner is not None:

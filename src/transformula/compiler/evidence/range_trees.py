@@ -280,19 +280,13 @@ def _counted(bound: Bound, terms: int) -> Bound:
 
 
 def _search(bound: Bound, lower: Floats, upper: Floats) -> tuple[list[int], Floats, Floats]:
-    """Cut the box where a bound is largest, until cutting no longer helps.
-
-    Parameters
-    ----------
-    bound : from (inputs, parts) ends to a bound on each part.
-    lower, upper : the box, shape (inputs,).
-    """
+    """Cut the box where a bound of parts, whose ends have shape (inputs, parts), is largest, while that helps."""
     low, high = lower[:, None], upper[:, None]
     tree = Tree()
     nodes = np.zeros(1, dtype=np.int64)
     bounds = bound(low, high)
     history = [float(bounds.max())]
-    for _ in range(min(policy.MOST_ROUNDS, policy.FLOW_LOOKS // len(lower) ** 2)):
+    for _ in range(policy.MOST_ROUNDS):
         worst = bounds >= policy.FLOW_WORST * bounds.max()
         if low.shape[1] + worst.sum() > policy.FLOW_PARTS or not worst.any():
             break

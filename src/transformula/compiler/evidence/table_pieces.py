@@ -163,7 +163,7 @@ def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: fl
         high = math.nextafter(low, math.inf)
     bounds = SlopePieces(table, function)
     heap, reached = [(-math.inf, low, high)], 0.0
-    for _ in range(policy.SLOPE_PIECES):
+    for _ in range(policy.MOST_PIECES):
         checkpoint()
         worst, a, b = heap[0]
         middle = halfway(a, b)
@@ -178,8 +178,6 @@ def find_slopes(table: SoftmaxTable, function: Expr | None, low: float, high: fl
     return sorted([low, *(b for _, _, b in heap)])
 
 
-#: Halvings of the first cell towards an end with unbounded slope.
-_GEOMETRIC = 60
 #: The ends of a cell, and of its slopes.
 _Cell = tuple[float, float, float, float]
 
@@ -206,7 +204,7 @@ def _worst(known: list[_Cell]) -> list[_Cell]:
     rough = [c for c in rough if c[0] < halfway(*c[:2]) < c[1]]
     most = max((c[3] - c[2] for c in rough), default=0.0)
     cut = [c for c in rough if c[3] - c[2] >= most / 2]
-    return cut if len(known) + len(cut) <= policy.SLOPE_PIECES else []
+    return cut if len(known) + len(cut) <= policy.MOST_PIECES else []
 
 
 def _slopes(series: SeriesOf, a: float, b: float) -> tuple[float, float]:
@@ -222,7 +220,7 @@ def _first_cuts(series: SeriesOf, low: float, high: float) -> list[float]:
     """Points of an interval, ends included: evenly spaced, and ever closer towards an end with unbounded slope."""
     step = (high - low) / policy.FIRST_CELLS
     points = {low, high, *(low + (high - low) * k / policy.FIRST_CELLS for k in range(1, policy.FIRST_CELLS))}
-    near = [step * 2.0**-k for k in range(1, _GEOMETRIC)]
+    near = [step * 2.0**-k for k in range(1, policy.MOST_ROUNDS)]
     if not _smooth(series, low, low + step):
         points |= {low + d for d in near}
     if not _smooth(series, high - step, high):

@@ -67,7 +67,7 @@ def _built(ground: Prepared, eps: float, dtype: str) -> Built:
             narrowest = min(narrowest, *(_narrowest(fitted[-1][1], k, ends) for k, ends in enumerate(ranges)))
     ends = {form: _scaled(form_range(form, box)) for form in lines}
     if lines:
-        tables.append(anchors(max(policy.LINE_ERROR * narrowest, policy.LEAST_LINE_ERROR[dtype]), dtype))
+        tables.append(anchors(max(policy.LINE_ERROR * narrowest, policy.TABLE_FLOOR[dtype]), dtype))
     heads = [_line(form, k, ends[form], box.variables) for form, k in lines.items()]
     for part, table in fitted:
         tables.append(table)

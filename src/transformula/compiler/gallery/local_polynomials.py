@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from transformula.compiler.partition import Floats, sharp_scores
 from transformula.compiler.prepare import Prepared
 from transformula.compiler.refusal import Coarse, undefined_on_box
 from transformula.compiler.ridge_directions import compositions
+from transformula.compiler.table_reading import read_circuit
 from transformula.errors import InputError, NotProvenError, closer
 from transformula.formula.evaluation import evaluate
 from transformula.kernel.arithmetic import precision
@@ -54,7 +55,6 @@ from transformula.kernel.syntax.boxes import Box, Formula
 from transformula.kernel.syntax.expression import Expr, walk
 from transformula.kernel.tables.cell_error import BITS, far_of, used_cells
 from transformula.kernel.tables.table_error import SoftmaxTable
-from transformula.runtime.table_reading import read_circuit
 
 
 def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attempt]:
@@ -67,12 +67,14 @@ def local_attempts(task: BuildTask, degree: int | None = None) -> Iterator[Attem
         raise NotProvenError(f"{formula} has a removable singularity on the box: use lookup, partition or circuit here")
     plan = _planned(formula, names, eps, dtype, policy.DEGREES if degree is None else (degree,))
     for group, finer in enumerate(policy.FINER_LOCAL_CELLS):
-        cut = plan if group == 0 else CellPlan.fine(formula, names, plan.degree, policy.CELL_SHARE * eps / finer, dtype)
+        cut = (
+            plan if group == 0 else CellPlan.fine(formula, names, plan.degree, policy.TOTAL_SHARE * eps / finer, dtype)
+        )
         assert cut is not None, "nobody has said how many numbers it may take"
         both = Prepared(cut.formula())
         inputs = both.formula.box.variables
-        circuits = circuits_of(both, policy.CIRCUIT_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
-        for attempt in islice(circuits, policy.CIRCUITS_EACH):
+        circuits = circuits_of(both, policy.MINOR_SHARE * eps, dtype, Findings(), 1, inputs, enough=eps)
+        for attempt in circuits:
             yield Attempt(LOCAL, partial(_built, cut, attempt), group)
 
 
@@ -84,7 +86,7 @@ def _planned(formula: Formula, names: tuple[str, ...], eps: float, dtype: str, d
         quiet = best is not None and best.noise <= policy.NOISE * eps
         try:
             found = CellPlan.fine(
-                formula, names, degree, policy.CELL_SHARE * eps, dtype, best.numbers if best and quiet else math.inf
+                formula, names, degree, policy.TOTAL_SHARE * eps, dtype, best.numbers if best and quiet else math.inf
             )
         except NotProvenError as error:
             failure = closer(error, failure)
@@ -242,7 +244,7 @@ class CellPlan:
     def most_tokens(self) -> int:
         """Largest number of cells: of them, and of sample points that fit into memory."""
         points: int = (self.degree + 1 + policy.EXTRA_POINTS) ** len(self.names)
-        return min(policy.MOST_TOKENS, policy.MAX_CELL_POINTS // points)
+        return min(policy.MOST_TOKENS, policy.MOST_POINTS // points)
 
     @property
     def numbers(self) -> int:

@@ -1,4 +1,4 @@
-"""In-context models: an algorithm and the size of its prompts in, weights with a proof out."""
+"""In-context models: an algorithm and the size of its prompts in, weights with a proof out; linear attention."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from flint import fmpq
 
 from transformula.budget import one_thread
@@ -19,7 +20,7 @@ from transformula.formula.given_box import exact_number
 from transformula.formula.prompt_target import Prompts
 from transformula.kernel.enclosures.balls import to_fmpq, to_fraction
 from transformula.kernel.folder.description import MAX_BLOCKS
-from transformula.kernel.folder.weights import Attention, Block, FeedForward, Head, Weights
+from transformula.kernel.folder.weights import Attention, Block, FeedForward, FloatArray, Head, Weights
 from transformula.kernel.gallery.in_context_blocks import (
     FIELDS,
     MAY_VANISH,
@@ -32,7 +33,7 @@ from transformula.kernel.gallery.in_context_blocks import (
 from transformula.kernel.gallery.in_context_rule import MAX_ROUNDS, prove_in_context
 from transformula.kernel.syntax.boxes import MAX_VARIABLES
 from transformula.model import Model
-from transformula.runtime.matrices import matrix_of
+from transformula.runtime.matrices import dense_matrix, matrix_of
 
 #: What may be asked for; ridge with steps is gradient descent.
 ALGORITHMS = ("ridge", "lasso", "kernel", "recurrence")
@@ -255,3 +256,42 @@ def _block(layer: Layer, place: dict[str, int], dtype: str) -> Block:
         hidden, bias, output = made
         shrinkage = FeedForward(hidden, bias, output, matrix_of((width, 1), dtype=dtype))
     return Block(Attention((head,), "softmax" if layer.kind == "softmax" else "linear"), shrinkage)
+
+
+def attention_weights(
+    values: FloatArray, queries: FloatArray, inputs: tuple[str, ...], positions: int, each: bool, dtype: str
+) -> Weights:
+    """One layer of linear attention (Yau et al., 2410.10101), y = Σ_h V_h Z Zᵀ Q_h z, from matrices that were learned.
+
+    V has shape (heads, outputs, d), Q (heads, d, d). Token i carries the numbers z_i of its position in slots z1,
+    z2, and so on, and a constant 1 in ``one`` if tokens are extended by it. Head h asks with Q_h z_j, answers with
+    z_i as it is, and adds V_h z_i, weighed by the score, to the slots y1, y2, ..: token j then holds Σ_h V_h Σ_i
+    z_i (z_iᵀ Q_h z_j). The error is that of the factorisation in floats: the kernel's `linear_attention_rule`
+    expands what the heads compute and compares it with the polynomial that least squares found.
+
+    Names of inputs go position by position; a position has d of them, or d − 1 and a constant 1. The outputs of
+    ``each`` token are read, or only those of the last.
+    """
+    count, d = values.shape[1:]
+    own = len(inputs) // positions
+    slots = (*(f"z{k + 1}" for k in range(own)), *("one",) * (d - own), *(f"y{a + 1}" for a in range(count)))
+    width = len(slots)
+    given = [(i * width + k, i * own + k, 1) for i in range(positions) for k in range(own)]
+    asked = range(positions) if each else [positions - 1]
+    reads = [j * width + d + a for j in asked for a in range(count)]
+    unit, outer = np.eye(d, width), np.eye(width, count, -d)
+    heads = tuple(
+        Head(*(dense_matrix(m.astype(dtype), dtype) for m in (Q @ unit, unit, V @ unit, outer)))
+        for V, Q in zip(values, queries, strict=True)
+    )
+    return Weights(
+        inputs=inputs,
+        slots=slots,
+        tokens=positions,
+        embedding=matrix_of((positions * width, len(inputs)), given, dtype),
+        memory=matrix_of((positions, width), [(i, own, 1) for i in range(positions) if own < d], dtype),
+        blocks=(Block(Attention(heads, "linear")),),
+        readout=matrix_of((len(reads), positions * width), [(o, at, 1) for o, at in enumerate(reads)], dtype),
+        bias=matrix_of((len(reads), 1), dtype=dtype),
+        dtype=dtype,
+    )

@@ -71,7 +71,7 @@ def yun_attempts(task: BuildTask, narrow: bool = False) -> Iterator[Attempt]:
     if formula.box.dimension not in policy.MESH:
         most = max(policy.MESH)
         raise InputError(f"the construction yun takes at most {most} variables, not {formula.box.dimension}")
-    for share in policy.YUN_SHARES:
+    for share in policy.MEASURED_SHARES:
 
         def build(share: float = share) -> Built:
             plan = replace(_plan(ground.extended, task.eps, share, task.options.dtype), narrow=narrow)
@@ -106,7 +106,7 @@ def _plan(formula: Formula, eps: float, share: float, dtype: str) -> YunPlan:
     flat = values.reshape(-1, values.shape[-1])
     limits = flat.min(axis=0), flat.max(axis=0)
     span = float((limits[1] - limits[0]).max())
-    wanted = 4 * (sum(counts) - len(counts)) * span / (policy.YUN_SEAMS * eps)
+    wanted = 4 * (sum(counts) - len(counts)) * span / (policy.MINOR_SHARE * eps)
     # a number up to 2n, scaled and compared, is off by a few roundings; it must stay well within the room at a seam
     most = _APART / 16 / (2 * len(counts) * float(FORMATS[dtype].unit_roundoff))
     sharpness = 2.0 ** math.floor(math.log2(min(max(wanted, 64.0 * max(counts)), most)))

@@ -107,7 +107,7 @@ class _Fourier:
                     factors = args[:1] * by if node.op == "pow" else args
                     whole = self.constant(self.context.constant(1))
                     for factor in factors:
-                        if len(whole) * len(factor) > policy.SQUARES_TERMS**2:
+                        if len(whole) * len(factor) > policy.CLAIM_NODES**2:
                             return None
                         whole = _times(whole, factor)
                     known[node] = whole

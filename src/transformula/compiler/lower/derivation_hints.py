@@ -258,7 +258,7 @@ def _polynomial(expr: Expr) -> tuple[fmpq_mpoly, list[Expr]] | None:
         elif node.op == "pow" and args and args[0].total_degree() * int(_exponent(node)) <= policy.SQUARES_DEGREE:
             known[node] = args[0] ** int(_exponent(node))
         if node in known and (
-            len(known[node]) > policy.SQUARES_TERMS or known[node].total_degree() > policy.SQUARES_DEGREE
+            len(known[node]) > policy.CLAIM_NODES or known[node].total_degree() > policy.SQUARES_DEGREE
         ):
             return None
     return (known[expr], generators) if expr in known else None

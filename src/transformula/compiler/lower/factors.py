@@ -14,9 +14,10 @@ Each rewriting is a step that the kernel checks like the others (`extensions`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 
 from transformula.kernel.derivations.algebra import QuotientForm
 from transformula.kernel.derivations.extensions import split_quotient
@@ -201,7 +202,7 @@ def radicand(expr: Expr) -> Expr | None:
 def as_squares(expr: Expr) -> list[Expr] | None:
     """Expressions whose squares add up to the given one, if it is written as a sum of several.
 
-    The law of cosines counts as one: p² + q² − 2pq cos t = (p − q cos t)² + (q sin t)².
+    The law of cosines, p² + q² − 2pq cos t = (p − q cos t)² + (q sin t)², and positive quadratic forms count as such.
 
     Examples
     --------
@@ -211,15 +212,31 @@ def as_squares(expr: Expr) -> list[Expr] | None:
     >>> [str(e) for e in as_squares(parse("(x**2 + y**2 - 2*x*y*cos(t))/9"))]
     ['1/3*x - 1/3*y*cos(t)', '1/3*y*sin(t)']
     """
-    squares: list[Expr] = []
-    mixed: list[Expr] = []
-    for term in summands(expr):
-        root = root_of(term)
-        (mixed if root is None else squares).append(term if root is None else root)
-    for term in mixed:
-        if not _complete(term, squares):
-            return None
-    return squares if len(squares) > 1 else None
+    terms = summands(expr)
+    squares = [root for root in map(root_of, terms) if root is not None]
+    mixed = [term for term in terms if root_of(term) is None]
+    found = squares if all(_complete(term, squares) for term in mixed) else _completed(terms)
+    return found if len(found) > 1 else None
+
+
+def _completed(terms: Sequence[Expr]) -> list[Expr]:
+    """A quadratic form as a sum of squares, one quantity after the other, or nothing."""
+    form: dict[frozenset[Expr], Fraction] = defaultdict(Fraction)
+    for constant, powers in map(factors_of, terms):
+        if constant.number is None or sum(powers.values()) != 2 or not {*powers.values()} <= {1, 2}:
+            return []
+        form[frozenset(powers)] += constant.number
+    left, squares = list(dict.fromkeys(p for pair in form for p in sorted(pair, key=str))), list[Expr]()
+    while left:
+        p, *left = left
+        own = form[frozenset([p])]
+        if own <= 0:
+            return []
+        shares = {q: form[frozenset([p, q])] / (2 * own) for q in left}
+        squares.append(ex.mul(_root(own), ex.add(p, *(ex.mul(ex.number(b), q) for q, b in shares.items() if b))))
+        for q, r in combinations_with_replacement(left, 2):
+            form[frozenset([q, r])] -= own * shares[q] * shares[r] * (1 if q == r else 2)
+    return squares
 
 
 def summands(expr: Expr) -> list[Expr]:
@@ -237,11 +254,12 @@ def root_of(term: Expr) -> Expr | None:
     value = constant.number
     if value is None or value <= 0 or any(e % 2 for e in powers.values()):
         return None
-    scale = ex.power(ex.number(value), ex.number(Fraction(1, 2)))
+    return product_of(_root(value), {b: e / 2 for b, e in powers.items()})
+
+
+def _root(value: Fraction) -> Expr:
     exact = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
-    if exact * exact == value:
-        scale = ex.number(exact)
-    return product_of(scale, {b: e / 2 for b, e in powers.items()})
+    return ex.number(exact) if exact * exact == value else ex.power(ex.number(value), ex.number(Fraction(1, 2)))
 
 
 def _complete(term: Expr, squares: list[Expr]) -> bool:

@@ -169,11 +169,16 @@ class _Lowering(CircuitBuilder):
         return None
 
     def _length(self, parts: Sequence[Expr], measure: Measure) -> Combination:
-        """√(a² + b² + ..), two at a time."""
-        result = self.lower(parts[0])
-        for part in parts[1:]:
-            result = self.norm(result, self.lower(part), measure)
-        return result
+        """√(a² + b² + ..), two at a time; numbers among the parts go into a table of the length of the others."""
+        sides = [self.lower(part) for part in parts]
+        held = [side for side in sides if side.is_constant]
+        result, *moving = [side for side in sides if not side.is_constant] or sides
+        for side in moving:
+            result = self.norm(result, side, measure)
+        if not held or result.is_constant:
+            return result
+        squares = [ex.power(side, ex.number(2)) for side in (ARGUMENT, *(side.form.constant for side in held))]
+        return self.table(ex.power(ex.add(*squares), ex.number(Fraction(1, 2))), result)
 
     def _looked_up(self, function: Expr, argument: Combination) -> Combination:
         """f(u), read at its distance from the end of f's domain where errors might carry u beyond that.

@@ -46,7 +46,7 @@ def _stays_away(expr: Expr, box: Box) -> bool:
     """Whether an expression is seen not to vanish on the box, on parts of it if need be."""
     box_ends = Region.of_box(box).ends
     parts, names = [dict(box_ends)], sorted(expr.names)
-    for _ in range(policy.LOOK_PARTS):
+    for _ in range(policy.MOST_PIECES):
         if not parts:
             return True
         part = parts.pop()

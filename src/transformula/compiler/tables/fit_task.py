@@ -253,6 +253,6 @@ def prepare(
     if len(crossings(values, eps)) > most_crossings:
         leaves = Leaves(first, resolved=False, crowded=True)
     else:
-        tolerance = max(policy.RESOLUTION * eps, NOISE * float(np.abs(values).max()))
+        tolerance = max(policy.MINOR_SHARE * eps, NOISE * float(np.abs(values).max()))
         leaves = resolve(checked, float(lower), float(upper), tolerance)
     return FitTask(checked, eps, dtype, linear, leaves, 0.5 * (upper - lower))

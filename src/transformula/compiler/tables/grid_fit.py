@@ -79,21 +79,9 @@ def fit_grid(
     *,
     max_tokens: int,
 ) -> FittedTable:
-    """Find a small tensor grid with ``|T - f| + rounding <= eps`` on the box.
+    """Find a small tensor grid of 2 to 4 axes with ``|T - f| + rounding <= eps`` on the box; f broadcasts.
 
-    Parameters
-    ----------
-    f : callable of d broadcastable float64 arrays
-    lowers, uppers : the box, d = 2 to 4 axes
-    eps : total tolerance
-    dtype : {"float64", "float32"}
-    max_tokens : int
-        Largest product of the axis sizes.
-
-    Raises
-    ------
-    CannotFit
-        When no grid within ``max_tokens`` meets the tolerance.
+    Raises `CannotFit` if no grid meets the tolerance of which the product of the axis sizes is at most ``max_tokens``.
     """
     best: FittedTable | None = None
     for caution in policy.GRID_PRICES:
@@ -185,7 +173,7 @@ class _GridAxis:
         _, sigma, right = np.linalg.svd(rows(x), full_matrices=False)
         # a direction far below eps in its largest entry cannot matter in the sup-norm
         weight = sigma / np.sqrt(len(x)) * np.abs(right).max(axis=1)
-        kept = right[weight > 0.03 * eps][: policy.GRID_RANKS[dimension]]
+        kept = right[weight > policy.MINOR_SHARE * eps]
         lift = np.abs(kept).max(axis=1) if len(kept) else np.ones(0)
         mix = kept.T * lift if len(kept) else np.zeros((right.shape[1], 1))
         origin, half = leaves.finest, 0.5 * (uppers[axis] - lowers[axis])

@@ -219,7 +219,8 @@ def pruned_from(task: FitTask, state: FitState, size: int) -> list[Scores]:
 
 LIBRARY = Path(__file__).with_name("library.json")
 SQUARES = Path(__file__).with_name("squares.json")
-SMALLEST_SIZES = (1, 2)  # tokens of constants, exponentials and steps, which look like anything on a few points
+#: Tokens of constants, exponentials and steps, which look like anything on a few points.
+SMALLEST_SIZES = range(1, FEW)
 
 
 class Spans(NamedTuple):
@@ -247,7 +248,7 @@ class Neighbours(NamedTuple):
 
         One that the scores fit much closer than their own is not: steps and exponentials are in many spaces.
         """
-        return self.likely / 4 <= self.distance <= policy.SIMILAR * self.likely
+        return self.likely / 4 <= self.distance <= policy.WITHIN_REACH * self.likely
 
     def promises(self, goal: float) -> bool:
         """Whether these scores are likely to lead to an error of at most ``goal``."""

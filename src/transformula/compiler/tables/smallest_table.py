@@ -280,7 +280,7 @@ def _sharpened(task: FitTask, table: FittedTable, states: Sequence[FitState]) ->
     finely = not task.leaves.graded  # next to a singularity there are many points in any case
     problem = task.problem(table.size, finely=finely)
     tried = [*states, replace(states[0], price=problem.price)]
-    steps = int(min(policy.LAST_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
+    steps = int(min(policy.TABLE_WORK / (len(tried) * problem.step(table.size)), 2 * policy.LONG_STEPS))
     closer = equalise(problem, improve(problem, tried, steps), 0.0, min(policy.LAWSON_ROUNDS, steps))
     for state in sorted(closer, key=lambda state: state.sup)[:2]:
         rival = task.finish(state, finely)

@@ -315,7 +315,7 @@ def _wave(task: FitTask, limit: int, places: Array, kappa: float) -> tuple[Fitte
         best = solve_values(problem, *scores)
         table: FittedTable | None = None
         if within_reach(task, best.sup):
-            table, best = refine(task, problem, [best], SearchSteps(0, 1, policy.WAVE_STEPS, policy.WAVE_STEPS))
+            table, best = refine(task, problem, [best], SearchSteps(0, 1, policy.QUICK_STEPS, policy.QUICK_STEPS))
         task.work += problem.work
         if table is not None:
             task.searched.update(range(size))  # other starts would not lead to a smaller table

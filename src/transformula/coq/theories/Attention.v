@@ -169,10 +169,10 @@ Proof.
   apply Qle_bool_iff, Qle_Rle in A. apply Qle_bool_iff, Qle_Rle in B. rewrite Q2R_opp, behind_real in A, B. unfold score_at in *.
   destruct (Rle_or_lt (Q2R (slope best)) (Q2R (slope t))); nra.
 Qed.
-Lemma sharp lo hi G best l near V f e u : filter (loud lo hi G best) l = near -> existsb (fun t => Qeq_bool (slope t) (slope best) && Qeq_bool (offset t) (offset best)) l
-    && forallb (small V) l && (length l <=? 1000)%nat = true ->
+Lemma sharp lo hi G best l near V m f e u : filter (loud lo hi G best) l = near -> existsb (fun t => Qeq_bool (slope t) (slope best) && Qeq_bool (offset t) (offset best)) l
+    && forallb (small V) l && (Z.of_nat (length l) <=? m)%Z = true ->
   Q2R lo <= u <= Q2R hi -> near <> [] -> (forall t, In t near -> Rabs (Q2R (held t) - f) <= e) ->
-  Rabs (attend l u - f) <= e + 1000 * (2 * Q2R V + e) * exp (- Q2R G).
+  Rabs (attend l u - f) <= e + IZR m * (2 * Q2R V + e) * exp (- Q2R G).
 Proof.
   intros N C U Ne H. rewrite !andb_true_iff in C. destruct C as [[C1 C2] C3].
   apply existsb_exists in C1 as [b [Ib C1]]. apply andb_true_iff in C1 as [S1 S2].
@@ -209,10 +209,12 @@ Proof.
   unfold attend. replace (num l u / den l u - f) with ((num l u - f * den l u) / den l u) by (field; lra).
   unfold Rdiv. rewrite Rabs_mult, Rabs_inv, (Rabs_pos_eq (den l u)) by lra. apply (Rmult_le_reg_r (den l u)); [lra|]. rewrite Rmult_assoc, Rinv_l, Rmult_1_r by lra.
   eapply Rle_trans; [exact S|]. rewrite Rmult_plus_distr_r. apply Rplus_le_compat_l.
-  assert (INR (length l) <= 1000). { apply Nat.leb_le in C3. replace 1000 with (INR 1000) by (rewrite INR_IZR_INZ; reflexivity). now apply le_INR. }
-  apply Rle_trans with (1000 * r); [now apply Rmult_le_compat_r|]. unfold r.
+  assert (M : INR (length l) <= IZR m) by (apply Z.leb_le in C3; rewrite INR_IZR_INZ; now apply IZR_le).
+  apply Rle_trans with (IZR m * r); [now apply Rmult_le_compat_r|]. unfold r.
   assert (Q0 : 0 <= (2 * Q2R V + e) * exp (- Q2R G)).
   { pose proof (exp_pos (- Q2R G)). pose proof (Vt b Ib). pose proof (Rabs_pos (Q2R (held b))). apply Rmult_le_pos; lra. }
-  rewrite (Rmult_assoc 1000 (2 * Q2R V + e)). set (q := (2 * Q2R V + e) * exp (- Q2R G)) in *. nra.
+  replace (IZR m * (exp (score_at best u) * ((2 * Q2R V + e) * exp (- Q2R G)))) with (IZR m * ((2 * Q2R V + e) * exp (- Q2R G)) * exp (score_at best u)) by ring.
+  rewrite (Rmult_assoc (IZR m) (2 * Q2R V + e)). apply Rmult_le_compat_l; [|exact P].
+  apply Rmult_le_pos; [pose proof (pos_INR (length l)); lra|exact Q0].
 Qed.
 Ltac sums tab f := cbv [den excess tab map sum score_at slope offset held fst snd f Q2R Qnum Qden].

@@ -43,11 +43,45 @@ function label(title, changed) {
   else delete title.dataset.earlier;
 }
 
-// `retry` compiles with a tolerance that may be within reach; while somebody types, the cursor stays where it is.
+// Fields that advice may change, by the name it has as an argument of `compile`, and how a button says it.
+const OFFERS = {
+  eps: ["eps", (value) => `Try ε = ${value}`],
+  dtype: ["dtype", (value) => `Try ${value}`],
+  construction: ["construction", (value) => `Try ${value}`],
+  time_limit: ["seconds", (value) => `Allow ${value} s`],
+  on: ["box", (value) => `Try the box ${value}`],
+  formula: ["formula", (value) => `Try ${[].concat(value).join("; ")}`],
+};
+
+// What would be accepted, as lists of fields with their values and the button's words.
+function offers(problem) {
+  const found = (problem.advice ?? []).map(Object.entries).filter((one) => one.every(([name]) => name in OFFERS));
+  const bound = problem.closest;
+  // what was reached need not be proven yet: the next power of ten leaves some room
+  if (!found.length && bound > 0 && bound < 1e6) found.push([["eps", Number(`1e${Math.ceil(Math.log10(1.5 * bound))}`)]]);
+  return found;
+}
+
+// A button for each: it fills in the fields and compiles again.
+function showOffers(where, problem, retry) {
+  for (const one of offers(problem)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", className: "offer" });
+    button.textContent = one.map(([name, value]) => OFFERS[name][1](value)).join(", ");
+    button.onclick = () => {
+      for (const [name, value] of one) $(OFFERS[name][0]).value = [].concat(value).join("; ");
+      retry();
+    };
+    where.append(button);
+  }
+}
+
+// `retry` compiles again with what was advised; while somebody types, the cursor stays where it is.
 export function refused(problem, retry, typing) {
   const atField = complain(problem);
   setState("refused", atField ? "Please look at the marked field." : "");
+  $("refusal-help").replaceChildren();
   if (atField) {
+    showOffers($(`${problem.field}-error`), problem, retry);
     if (!typing) pointAt(problem);
     $("refusal").hidden = true;
     return;
@@ -60,12 +94,7 @@ export function refused(problem, retry, typing) {
   if (problem.place) parts.push(`The proof stopped at ${problem.place}.`);
   if (session.model) parts.push("Below is the model that was compiled earlier.");
   $("refusal-place").textContent = parts.join(" ");
-  const bound = problem.closest;
-  // what was reached need not be proven yet: the next power of ten leaves some room
-  const help = bound > 0 && bound < 1e6 ? Number(`1e${Math.ceil(Math.log10(1.5 * bound))}`) : 0;
-  $("refusal-help").hidden = !help;
-  $("refusal-help").textContent = `Try ε = ${help}`;
-  $("refusal-help").onclick = () => { $("eps").value = String(help); retry(); };
+  showOffers($("refusal-help"), problem, retry);
   setState("refused", `${$("refusal-title").textContent}: ${problem.message}`);
 }
 

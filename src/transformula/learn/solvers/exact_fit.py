@@ -53,7 +53,7 @@ from transformula.learn.solvers.features import (
 from transformula.learn.solvers.gram import Gram, significant
 from transformula.learn.solvers.polynomial_fit import PolynomialFit, penalties, penalty_roots
 
-RIDGES = (0.0, *np.logspace(-8, 2, 41).tolist())
+RIDGES = (0.0, *np.logspace(-8, 2, 31).tolist())
 #: Most terms (or rows, if these are fewer) for which every ridge is tried.
 _MOST_SIDE = 700
 _FEW_RIDGES = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
@@ -103,11 +103,14 @@ class Spectrum:
         rows, right = self.rows[:, keep], self.right[keep]
         inverse = 1.0 / (self.values[keep, None] + ridges * self.total)  # (k, ridges)
         left = 1.0 - self.weight[:, None] / self.total - rows**2 @ inverse
+        left[left <= INTERPOLATED] = 0.0
         total = np.zeros_like(left)
         for o, variance in enumerate(spread):
             miss = self.targets[:, o, None] - rows @ (right[:, o, None] * inverse)
             with np.errstate(divide="ignore", invalid="ignore"):
-                total += np.where(left > INTERPOLATED, miss / left, np.inf) ** 2 / variance
+                miss /= left
+                miss *= miss
+            total += miss / variance
         return np.asarray(total / self.weight.sum() / len(spread))
 
     def least(self, spread: Floats) -> Choice:
@@ -170,13 +173,19 @@ def _primal(judges: TermRows, gram: Gram) -> Spectrum:
 
 def _dual(table: TermRows) -> Spectrum:
     """The same from the few rows themselves."""
-    w, total = table.weight, float(table.weight.sum())
-    root = np.sqrt(w)[:, None]
-    features = table.features()[1:].T
-    features = root * (features - w @ features / total) / penalty_roots(table.terms)
-    values, vectors = eigh(features @ features.T, check_finite=False)
+    _, _, values, vectors = _row_spectrum(table)
+    root = np.sqrt(table.weight)[:, None]
     size, targets = np.sqrt(np.maximum(values, 0.0)), root * (table.Y - table.mean)
-    return Spectrum(size**2, vectors * size, size[:, None] * (vectors.T @ targets), targets, w, total)
+    right, total = size[:, None] * (vectors.T @ targets), float(table.weight.sum())
+    return Spectrum(size**2, vectors * size, right, targets, table.weight, total)
+
+
+def _row_spectrum(table: TermRows) -> tuple[Floats, Floats, Floats, Floats]:
+    """Means of the features, sqrt(w) Z S, and the eigenvalues and vectors of its (rows x rows) matrix."""
+    features, w = table.features()[1:].T, table.weight
+    mean = w @ features / w.sum()
+    features = np.sqrt(w)[:, None] * (features - mean) / penalty_roots(table.terms)
+    return mean, features, *eigh(features @ features.T, check_finite=False)
 
 
 def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
@@ -204,7 +213,7 @@ def _few(judges: TermRows, gram: Gram, spread: Floats) -> Choice:
 
 
 def _spaced(rows: int, most: int) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
+    return np.linspace(0, rows - 1, min(rows, most)).astype(np.intp)
 
 
 def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> PolynomialFit:
@@ -233,17 +242,12 @@ def fit_exact(rows: Rows, degree: int, ridge: float | None = None) -> Polynomial
 
 
 def leave_one_out_losses(rows: Rows, degree: int) -> Floats | None:
-    """Losses of `fit_exact` at every row without that row, in variances of the targets over the total weight.
+    """Losses of least squares at every row without that row, in variances of the targets over the total weight.
 
     None where not all rows judge: there are too many of them, or of terms.
     """
     found = _choice(rows, degree)[1].losses
-    if len(found) < len(rows):
-        return None
-    if degree > 1:
-        line = _choice(rows, 1)[1].losses
-        return found if clearly_better(found, line, errors=2) else line
-    return found
+    return found if len(found) == len(rows) else None
 
 
 def better_line(fit: PolynomialFit, rows: Rows) -> PolynomialFit | None:
@@ -295,15 +299,9 @@ def _judged(rows: Rows, degree: int, given: Choice | None = None) -> tuple[Polyn
 
 def _dual_solution(table: TermRows, ridge: float) -> Floats:
     """Least-norm (or ridge) coefficients for fewer rows than terms, from a (rows x rows) matrix."""
-    w = table.weight
-    root = np.sqrt(w)
-    roots = penalty_roots(table.terms)
-    phi = table.features()[1:]  # small: fewer rows than terms
-    center = phi @ w / w.sum()
-    phi = (phi - center[:, None]) * root / roots[:, None]
-    values, vectors = eigh(phi.T @ phi)
+    mean, features, values, vectors = _row_spectrum(table)
     keep = significant(values)
-    values, vectors = values[keep] + ridge * w.sum(), vectors[:, keep]
-    dual = vectors @ ((vectors.T @ ((table.Y - table.mean) * root[:, None])) / values[:, None])
-    slopes = (phi @ dual) / roots[:, None]
-    return np.vstack([table.mean - center @ slopes, slopes])
+    values, vectors = values[keep] + ridge * table.weight.sum(), vectors[:, keep]
+    targets = np.sqrt(table.weight)[:, None] * (table.Y - table.mean)
+    slopes = features.T @ (vectors @ ((vectors.T @ targets) / values[:, None])) / penalty_roots(table.terms)[:, None]
+    return np.vstack([table.mean - mean @ slopes, slopes])

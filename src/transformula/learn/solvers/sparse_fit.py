@@ -15,8 +15,7 @@ The number of terms k minimises the extended Bayesian information criterion (Che
 
 then terms are removed backwards, always the one whose loss is least, as long as the criterion
 falls; selection resumes from true residuals until the set is stable. The price of a term lets small
-effects go: where a linear model of all variables is clearly better by leave-one-out, it is taken
-instead.
+effects go: see `exact_fit.better_line`.
 
 Powers are taken of x / rms(x), which keeps the monomials of the original variables, and also of
 (x - mean) / std where the means matter; the lower criterion wins.
@@ -35,7 +34,6 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr, solve_triangular
 
 from transformula.learn.distinct_rows import Rows
-from transformula.learn.solvers.exact_fit import JUDGES, better_line
 from transformula.learn.solvers.features import (
     Basis,
     Floats,
@@ -83,10 +81,7 @@ def fit_sparse(
     limit = max(1, min(200, len(rows) // 3)) if max_terms is None else max_terms
     terms = all_terms(rows.X.shape[1], degree, rows.indicators)
     bases = _power_bases(rows, degree, center)
-    found = min((_selected(RowColumns(terms, one, rows), criterion, limit) for one in bases), key=lambda one: one[0])[1]
-    if max_terms is None and len(rows) <= JUDGES:  # of more rows, all that matters is worth it
-        return better_line(found, rows) or found
-    return found
+    return min((_selected(RowColumns(terms, one, rows), criterion, limit) for one in bases), key=lambda one: one[0])[1]
 
 
 def _selected(columns: RowColumns, criterion: str, limit: int) -> tuple[float, PolynomialFit]:

@@ -118,7 +118,7 @@ class _ProgramWriter(RowsWriter):
         """The scores of a layer of tables."""
         same = step.clamps is None or (step.clamps[:, 1:] == step.clamps[:, 1:2]).all()
         if not same or not np.array_equal(step.reads, np.arange(1 + self.program.inputs)):
-            return self.scores(name, step.slopes, self.arguments(name, step))
+            return self.added(f"{name}.scores", step.slopes, self.arguments(name, step), "")
         rows, turned = self.rows((1,))  # read as they are
         if step.clamps is not None:
             rows = self.clamped(name, rows, step.clamps[:, 1:])
@@ -128,7 +128,7 @@ class _ProgramWriter(RowsWriter):
         return _WRITERS[type(step)](self, name, step)
 
     def affine(self, name: str, step: AffineStep) -> str:
-        made = self.form(name if not step.relu else f"{name}.inside", step)
+        made = self.product(name if not step.relu else f"{name}.inside", step.matrix, step.reads)
         return self.node(name, "Relu", made) if step.relu else made
 
     def tables(self, name: str, step: Tables) -> str:
@@ -141,7 +141,7 @@ class _ProgramWriter(RowsWriter):
             return self.quotient(name, powers, (above[:, :-1], above[:, -1:]), (below[:, :-1], below[:, -1:]))
         rows, parts = self.arguments(name, step), []
         for g, (start, stop, values) in enumerate(zip(step.starts[:-1], step.starts[1:], step.values, strict=True)):
-            scores = self.scores(f"{name}.{g}", step.slopes[start:stop], rows)
+            scores = self.added(f"{name}.{g}.scores", step.slopes[start:stop], rows, "")
             if stop - start <= FEW_TOKENS:
                 weights = self.node(f"{name}.{g}.weights", "Softmax", scores, axis=0)
                 parts.append(self.added(f"{name}.{g}.table", values, weights, ""))
@@ -149,9 +149,6 @@ class _ProgramWriter(RowsWriter):
             powers = self.shifted(f"{name}.{g}", scores)
             parts.append(self.quotient(f"{name}.{g}", powers, (values, ""), (np.ones_like(values), "")))
         return parts[0] if len(parts) == 1 else self.node(name, "Concat", *parts, axis=0)
-
-    def scores(self, name: str, slopes: FloatArray, rows: str) -> str:
-        return self.added(f"{name}.scores", slopes, rows, "")
 
     def quotient(self, name: str, powers: str, above: tuple[FloatArray, Any], below: tuple[FloatArray, Any]) -> str:
         """The quotient of two sums; each has its factors, and what anchors add to it."""

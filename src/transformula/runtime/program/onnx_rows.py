@@ -13,12 +13,10 @@ import numpy as np
 
 from transformula.kernel.folder.weights import FloatArray
 from transformula.runtime.onnx_graph import GraphWriter, is_mistaken
-from transformula.runtime.program.program_steps import ONE, AffineStep, Program, Rows, Step, Tables
+from transformula.runtime.program.program_steps import ONE, Program, Rows, Step, Tables
 
 #: Arrays that a form reads without joining them, and products that read the inputs without transposing them once.
 MOST_PRODUCTS = 3
-#: Consecutive forms that read one another and share one product for all that they read of earlier rows.
-CHAIN = 4
 
 
 class RowsWriter(GraphWriter):
@@ -30,8 +28,6 @@ class RowsWriter(GraphWriter):
         self.starts: Rows = np.cumsum([0, 1, program.inputs, *(step.width for step in program.steps)])
         self.made: dict[int, str] = {}
         self.joined: dict[tuple[int, ...], str] = {}
-        self.chains = self.chained()
-        self.begun: dict[AffineStep, str] = {}
         self.turned_once = program.inputs == 1 or _readings(program) > MOST_PRODUCTS
 
     def owner(self, row: int) -> int:
@@ -69,7 +65,8 @@ class RowsWriter(GraphWriter):
         matrix, reads = matrix[:, reads != ONE], reads[reads != ONE]
         wanted = [part for source in self.sources(reads) for part in self.parts(source, matrix, reads)]
         more: FloatArray | str = constants
-        as_it_is = [k for k, (source, part) in enumerate(wanted) if _is_identity(part) and not self.rows(source)[1]]
+        same = [k for k, (_, part) in enumerate(wanted) if np.array_equal(part, np.eye(len(part)))]
+        as_it_is = [k for k in same if not self.rows(wanted[k][0])[1]]
         if len(wanted) > 1 and as_it_is and not constants.any():  # the others are added to it
             more, _ = self.rows(wanted.pop(as_it_is[0])[0])
         for k, (source, part) in enumerate(wanted, start=1):
@@ -77,52 +74,6 @@ class RowsWriter(GraphWriter):
             more = self.added(name if k == len(wanted) else f"{name}.{k}", part, rows, more, turned)
         assert isinstance(more, str)
         return more
-
-    def chained(self) -> dict[AffineStep, list[int]]:
-        """Consecutive forms that read many arrays each, such as the folds of a length: the chain that each is in."""
-        chains: dict[AffineStep, list[int]] = {}
-        chain: list[int] = []
-        steps = self.program.steps
-        for k, step in enumerate(steps, start=2):
-            if not isinstance(step, AffineStep) or not (step.relu or step is steps[-1]):
-                continue
-            twice = len({*step.reads.tolist()}) < len(step.reads)
-            if twice or len(self.owners(step.reads)) <= MOST_PRODUCTS:
-                continue
-            if not chain or chain[-1] != k - 1 or len(chain) == CHAIN:
-                chain = []
-            chain.append(k)
-            chains[step] = chain
-        return {step: chain for step, chain in chains.items() if len(chain) > 1}
-
-    def form(self, name: str, step: AffineStep) -> str:
-        """matrix @ rows[reads]; in a chain, the part from the chain is added to the part from earlier rows."""
-        if step not in self.chains:
-            return self.product(name, step.matrix, step.reads)
-        chain = self.chains[step]
-        if step not in self.begun:
-            self.begin(f"{name}.chain", chain)
-        made, within = self.begun[step], [k for k in self.owners(step.reads) if k >= chain[0]]
-        for k in within:
-            (_, part), *_ = self.parts((k,), step.matrix, step.reads)
-            made = self.added(name if k == within[-1] else f"{name}.{k}", part, self.array(k), made)
-        return made
-
-    def begin(self, name: str, chain: list[int]) -> None:
-        """One product of everything a chain reads from earlier rows, split up again."""
-        steps = [step for step in self.chains if self.chains[step] is chain]
-        earlier = np.arange(self.starts[chain[0]])
-        matrix = np.zeros((sum(step.width for step in steps), len(earlier)))
-        ends = np.cumsum([0, *(step.width for step in steps)]).tolist()
-        for step, start, stop in zip(steps, ends[:-1], ends[1:], strict=True):
-            old = step.reads < len(earlier)
-            matrix[start:stop, step.reads[old]] = step.matrix[:, old]
-        read = matrix.any(axis=0)
-        rows = self.product(name, matrix[:, read], earlier[read])
-        widths = self.constant(f"{name}.widths", [step.width for step in steps])
-        self.begun |= {step: f"{name}.form{k}" for k, step in enumerate(steps)}
-        names = [self.begun[step] for step in steps]
-        self.nodes.append(self.helper.make_node("Split", [rows, widths], names, name=f"{name}.split", axis=0))
 
     def owners(self, reads: Rows) -> list[int]:
         """The owners of the rows."""
@@ -173,10 +124,6 @@ class RowsWriter(GraphWriter):
                 parts = (self.rows((k,))[0] for k in owners)
                 self.joined[owners] = self.node(joined, "Concat", *parts, axis=0)
         return self.joined[owners], False
-
-
-def _is_identity(matrix: FloatArray) -> bool:
-    return np.array_equal(matrix, np.eye(len(matrix)))
 
 
 def _readings(program: Program) -> int:

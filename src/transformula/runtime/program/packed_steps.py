@@ -150,9 +150,15 @@ def _look_around(axes: Sequence[tuple[torch.Tensor, ...]], values: torch.Tensor,
         leader = torch.searchsorted(edges, u.detach().double().contiguous())
         first = (leader - reach).clamp(0, len(a) - 2 * reach - 1)
         index = first + torch.arange(2 * reach + 1, device=u.device)[:, None]
-        total = (total[:, None] * _weights(a[index] * u + b[index])).reshape(count, samples)
+        total = (total[:, None] * _weights(_picked(a, index) * u + _picked(b, index))).reshape(count, samples)
         place = (place[:, None] * len(a) + index).reshape(count, samples)
-    return (total * values.reshape(-1, values.shape[-1]).T[:, place]).sum(dim=1)
+    columns = values.reshape(-1, values.shape[-1]).unbind(dim=1)
+    return torch.stack([(total * _picked(column, place)).sum(dim=0) for column in columns])
+
+
+def _picked(line: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """line[index], whose gradient on a GPU would be added up after sorting all indices."""
+    return line.index_select(0, index.flatten()).reshape(index.shape)
 
 
 def _weights(scores: torch.Tensor) -> torch.Tensor:

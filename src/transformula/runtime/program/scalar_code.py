@@ -1,12 +1,16 @@
-"""The one emitter: a program as scalar expressions in order, as a Triton kernel or as a function for torch.compile.
+"""The one emitter: a program as scalar expressions in order, for Triton kernels or as a function for torch.compile.
 
 Row k of the program is the variable ``r{k}``, and ``w`` holds the stored numbers. Linear forms, powers (Horner's rule)
 and tables are written out; a step of more than `UNROLLED` tokens is a loop over the numbers in Triton, and in torch a
 call of its array code. The backward kernel repeats the forward lines and follows them in reverse: ``g{k}`` is the
-gradient of row k, and each number occurs in one place, so that its own gradient is one sum: ``a{n}``, which a thread
-keeps while its program goes from block to block of samples, or where those are too many, a sum over each block. Where
-only the points' gradients are asked for, a table of one argument gives its derivative with its value: with the same
-exponentials e, slopes a and values y it is (Σ e a y − T Σ e a) / Σ e, so that no exponential is kept or taken again.
+gradient of row k. Where only the points' gradients are asked for, a table of one argument gives its derivative with its
+value: with the same exponentials e, slopes a and values y it is (Σ e a y − T Σ e a) / Σ e, so that no exponential is
+kept or taken again.
+
+Each number occurs in one place, so that its gradient is one sum over the samples. A program has one warp, and goes from
+block to block. Some sums are kept by every thread, ``a{n}``; of the others the threads add up 32 at a time in five
+rounds, in which pairs of threads swap half of what they have, and thread k keeps the sums of numbers k, 32 + k, and so
+on: ``sum{n // 32}``, a register for 32 numbers. Where there is a loop they go to memory, one by one.
 
 *Rounding.* The lines add, multiply, divide once after the sums and take exponentials, as `program_steps` allows, and do
 nothing else. Names decide the rest: ``div`` is IEEE division and ``exp`` a library's exponential, never the fast ones
@@ -27,13 +31,6 @@ from transformula.runtime.program.program_steps import ONE, AffineStep, GridStep
 
 #: Numbers up to which a program is written out: compilers take seconds for a thousand.
 MOST_NUMBERS = 4096
-#: Samples of a block, warps, and the most programs, by kernel; where the forward kernel has a loop more samples share
-#: what one of its steps reads; and where each thread keeps sums it goes through several blocks.
-LAUNCHES = {"forward": (256, 4, 1 << 30), "backward": (128, 4, 1 << 30), "backward_weights": (64, 1, 1 << 30)}
-LOOP_LAUNCHES = {"forward": (512, 2, 1 << 30), "backward": (256, 2, 1 << 30), "backward_weights": (128, 1, 1 << 30)}
-SUMS_LAUNCH = (32, 1, 1056)
-#: Bytes of stored numbers up to which every thread keeps a sum for each of them: about as many as registers hold.
-SUMMED_BYTES = 950
 #: A token's place: a number, or the variable of a loop.
 Token = int | str
 
@@ -46,11 +43,11 @@ class Code:
     triton: bool = False
     back: bool = False
     weights: bool = False
-    summed: bool = False
-    unrolled: int = UNROLLED
+    room: int = 0
     lines: list[str] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
-    sums: list[str] = field(default_factory=list)
+    sums: list[int] = field(default_factory=list)
+    waiting: dict[tuple[int, int], str] = field(default_factory=dict)
     indent: str = ""
     loads: str = ""
 
@@ -76,7 +73,7 @@ class Code:
 
     def each(self, packed: PackedStep, body: Callable[[Token, str], None]) -> None:
         """Lines for each token: ``body`` gets its place and an ending for its names."""
-        if packed.tokens <= (self.unrolled if isinstance(packed.step, Softmax) else UNROLLED):
+        if packed.tokens <= UNROLLED:
             for j in range(packed.tokens):
                 body(j, f"{packed.first}_{j}")
             return
@@ -92,17 +89,34 @@ class Code:
             self.given.add(row)
 
     def gradient(self, place: str, value: str) -> None:
-        """A part of a stored number's gradient: where there is room, each thread adds up its own."""
-        if self.summed and place.isdigit():
-            self.sums.append(place)
-            self.put(f"a{place}", f"a{place} + {value}")
+        """A part of a stored number's gradient; in a program with loops it goes to memory."""
+        if self.weights and self.room < 0:
+            self.lines.append(f"{self.indent}tl.atomic_add(dw + {place}, tl.sum({value}, axis=0), sem='relaxed')")
+        elif self.weights and len(self.sums) < self.room:
+            self.sums.append(int(place))
+            self.put(f"a{place}", f"a{place} + by_thread({value})")
         elif self.weights:
-            self.lines.append(f"{self.indent}{_added(place, value)}")
+            self.put(f"t1_{place}", f"by_thread({value})")
+            self.spread(f"t1_{place}", int(place))
 
+    def spread(self, name: str, place: int, bit: int = 1) -> None:
+        """Sums over threads, as soon as two numbers can share one: thread n % 32 gets that of number n."""
+        while bit < 32 and (other := self.waiting.pop((bit, place ^ 1), "")):
+            pair = f"{other}, {name}" if place % 2 else f"{name}, {other}"
+            bit, place = 2 * bit, place // 2
+            name = f"t{bit}_{place}"
+            self.put(name, f"shared({pair}, {bit // 2})")
+        if bit < 32:
+            self.waiting[bit, place] = name
+        else:
+            self.put(f"sum{place}", f"sum{place} + {name}")
 
-def _added(place: str, value: str) -> str:
-    """A number's gradient, added up over the threads of a program."""
-    return f"tl.atomic_add(dw + {place}, tl.sum({value}, axis=0), sem='relaxed')"
+    def spread_rest(self) -> None:
+        """The sums that have no other to share with."""
+        while self.waiting:
+            bit, place = min(self.waiting)
+            name, self.waiting[bit, place ^ 1] = self.waiting.pop((bit, place)), "none"
+            self.spread(name, place, bit)
 
 
 def _at(packed: PackedStep, array: int, *index: Token) -> str:
@@ -235,9 +249,9 @@ def _softmax_back(packed: PackedStep, step: Softmax, code: Code) -> None:
             _exponential(packed, step, code, j, end)
         places = {c: _at(packed, 0, j, c - step.width) for c in columns}
         for c, place in places.items():
-            code.gradient(place, f"q{p}_{c}*e{end}")
-        code.total(f"f{end}", [f"q{p}_{c}*({code.number(place)} - r{p + c})" for c, place in places.items()])
-        code.put(f"f{end}", f"f{end}*e{end}")
+            code.put(f"w{end}_{c}", f"q{p}_{c}*e{end}")
+            code.gradient(place, f"w{end}_{c}")
+        code.total(f"f{end}", [f"w{end}_{c}*({code.number(place)} - r{p + c})" for c, place in places.items()])
         code.gradient(_at(packed, 0, j, 0), f"f{end}")
         _linear_back(packed, code, j, f"f{end}")
 
@@ -310,89 +324,26 @@ def _ridges_back(packed: PackedStep, step: Powers, code: Code) -> None:
         _tokens_back(packed, code, follow)
 
 
-_FORWARD: dict[type, Callable[..., None]] = {AffineStep: _forms, Softmax: _softmax, Powers: _ridges}
-_BACKWARD: dict[type, Callable[..., None]] = {AffineStep: _forms_back, Softmax: _softmax_back, Powers: _ridges_back}
+FORWARD: dict[type, Callable[..., None]] = {AffineStep: _forms, Softmax: _softmax, Powers: _ridges}
+BACKWARD: dict[type, Callable[..., None]] = {AffineStep: _forms_back, Softmax: _softmax_back, Powers: _ridges_back}
 
 
-def _too_long(steps: Sequence[PackedStep]) -> bool:
+def too_long(steps: Sequence[PackedStep]) -> bool:
+    """Whether written out it would take compilers too long."""
     return sum(int(step.kept.sum()) for step in steps if step.tokens <= UNROLLED) > MOST_NUMBERS
 
 
 def torch_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], shifted: bool) -> str:
     """A function of points (samples × inputs), numbers, the same with fixed zeros, and steps."""
-    code, arrays = Code(shifted), _too_long(steps)
+    code, arrays = Code(shifted), too_long(steps)
     for k, packed in enumerate(steps):
         if arrays or packed.tokens > UNROLLED or isinstance(packed.step, GridStep):
             new = "".join(f"r{packed.first + c}, " for c in range(packed.step.width))
             read = ", ".join(f"r{row}" for row in packed.reads)
             code.put(new, f"steps[{k}].run(kept, [{read}], {shifted})")
         else:
-            _FORWARD[type(packed.step)](packed, packed.step, code)
+            FORWARD[type(packed.step)](packed, packed.step, code)
     names = ["".join(f"r{row}, " for row in rows) for rows in (range(1, 1 + inputs), outputs)]
     columns = f"{names[0]} = stack(x.unbind(1)).unbind()"  # torch.compile vectorises no loop with many strided reads
     begin = ["def rows_of(x, w, kept, steps):", columns, "zero = zeros_like(r1)", "r0 = zero + 1.0"]
     return "\n    ".join([*begin, *code.lines, f"return stack([{names[1]}], 1)"]) + "\n"
-
-
-def triton_source(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], shifted: bool) -> str:
-    """Kernels for rows, for gradients of the points, and of the numbers too; nothing where there is a grid."""
-    if _too_long(steps) or any(isinstance(packed.step, GridStep) for packed in steps):
-        return ""
-    summed = sum(int(p.kept.sum()) * p.numbers.itemsize for p in steps) <= SUMMED_BYTES
-    launches = dict(LOOP_LAUNCHES if any(p.tokens > UNROLLED for p in steps) else LAUNCHES)
-    if summed:
-        launches["backward_weights"] = SUMS_LAUNCH
-    kernels = [f"launches = {launches}\n"]
-    for name, (block, *_) in launches.items():
-        weights = name == "backward_weights"
-        unrolled = 1 if weights and not summed else UNROLLED  # exponentials are kept, or loops take them again
-        code = Code(shifted, True, name != "forward", weights, weights and summed, unrolled, indent="    " * 2)
-        names = ["x", "w", *{"forward": ["y"], "backward": ["given", "dx"]}.get(name, ["given", "dx", "dw", "shares"])]
-        _kernel(steps, inputs, outputs, code, names)
-        share = f"dw += (tl.program_id(0) % shares).to(tl.int64)*{sum(len(p.numbers) for p in steps)}"
-        begin = [
-            f"@kernel\ndef {name}({', '.join(names)}, samples):",
-            "    dtype: tl.constexpr = x.dtype.element_ty",
-            *([f"    {share}"] if weights else []),
-            *(f"    a{place} = tl.zeros([{block}], dtype)" for place in code.sums),
-            "    block = tl.program_id(0)",
-            f"    while block <= (samples - 1)//{block}:",
-            f"        place = block.to(tl.int64)*{block} + tl.arange(0, {block})",
-        ]
-        end = ["        block += tl.num_programs(0)"]
-        end += [f"    {_added(place, f'a{place}')}" for place in code.sums]
-        kernels.append("\n".join([*begin, *code.lines, *end]) + "\n")
-    return "\n\n".join(kernels)
-
-
-def _kernel(steps: Sequence[PackedStep], inputs: int, outputs: Sequence[int], code: Code, names: Sequence[str]) -> None:
-    """One block of samples: from the points to the rows, and back to the gradients."""
-    code.put("held", "tl.minimum(place, samples - 1)")  # nothing is computed from numbers that are not there
-    for k in range(inputs):
-        code.put(f"r{1 + k}", f"tl.load(x + held*{inputs} + {k})")
-    code.put("zero", "tl.zeros_like(r1)")
-    code.put("r0", "zero + 1.0")
-    for packed in steps:
-        _FORWARD[type(packed.step)](packed, packed.step, code)
-    array, ends = "y", [f"r{row}" for row in outputs]
-    if "dx" in names:
-        code.loads = ", cache_modifier='.ca'"  # the default, but else Triton would keep all numbers in registers
-        for c, row in enumerate(outputs):
-            code.add(row, f"tl.where(place < samples, tl.load(given + held*{len(outputs)} + {c}), 0.0)")
-        for packed in reversed(steps):
-            _BACKWARD[type(packed.step)](packed, packed.step, code)
-        array, ends = "dx", [f"g{row}" if row in code.given else "zero" for row in range(1, 1 + inputs)]
-    width = 1 << (len(ends) - 1).bit_length()
-    code.put("column", f"tl.arange(0, {width})[None, :]")
-    code.put("there", f"(place < samples)[:, None] & (column < {len(ends)})")
-    value = _joined([*ends, *["zero"] * (width - len(ends))])
-    code.put("value", f"tl.reshape({value}, (place.shape[0], {width}))")
-    code.lines.append(f"{code.indent}tl.store({array} + place[:, None]*{len(ends)} + column, value, mask=there)")
-
-
-def _joined(columns: list[str]) -> str:
-    """Columns side by side, so that neighbours in memory are written together."""
-    if len(columns) == 1:
-        return columns[0]
-    half = len(columns) // 2
-    return _joined([f"tl.join({a}, {b})" for a, b in zip(columns[:half], columns[half:], strict=True)])

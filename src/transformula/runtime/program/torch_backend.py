@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from transformula.runtime.program.packed_steps import pack_steps
 from transformula.runtime.program.program_steps import Powers, Program
-from transformula.runtime.program.scalar_code import torch_source, triton_source
+from transformula.runtime.program.scalar_code import torch_source
 
 #: Intermediates of a chunk, in floats.
 BUDGET_FLOATS = 1 << 26
@@ -53,6 +53,7 @@ def _transformed(x: torch.Tensor) -> bool:
 def kernels_work() -> bool:
     """Whether Triton is installed and finds what it needs; if not, one note says so."""
     try:
+        from triton.language import gather  # noqa: F401
         from triton.runtime import driver
 
         driver.active.get_current_device()
@@ -125,7 +126,9 @@ class ProgramModule(nn.Module):
         if kind == "triton" and not kernels_work():
             return ""
         if (kind, dtype) not in self._texts:
-            write = triton_source if kind == "triton" else torch_source
+            write = torch_source
+            if kind == "triton":
+                from transformula.runtime.program.triton_program import triton_source as write
             self._texts[kind, dtype] = write(self.steps, self.inputs, self.outputs, dtype != self.dtype)
         text = self._texts[kind, dtype]
         if kind == "torch" and text not in FUNCTIONS:

@@ -29,7 +29,10 @@ def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Pr
     network = read_network(weights)
     held = {wire.place: wire.table for wire in network.wires if wire.table is not None}
     positions = network.positions if network.repeated else 1
-    nodes = Nodes(network.inputs, _own_box(box, network.inputs), weights.dtype)
+    if box is not None:  # of one position: the smallest that contains the boxes of all positions
+        parts = [box[k :: network.inputs] for k in range(network.inputs)]
+        box = tuple((min(low for low, _ in part), max(high for _, high in part)) for part in parts)
+    nodes = Nodes(network.inputs, box, weights.dtype)
     streams = _streams(weights, 1 if network.repeated else network.positions)
     for b, block in enumerate(weights.blocks):
         written: dict[int, list[Content]] = {}
@@ -45,14 +48,6 @@ def read_tables(weights: Weights, box: tuple[Interval, ...] | None = None) -> Pr
                 stream[slot] = nodes.linear([(c, 1.0) for c in (stream[slot], *added)], 0.0, (b, "attended"))
             _feed_forward(nodes, b, block, stream)
     return nodes.program(_outputs(weights, nodes, streams, len(network.outputs)), positions)
-
-
-def _own_box(box: tuple[Interval, ...] | None, inputs: int) -> tuple[Interval, ...] | None:
-    """The box of one position: the smallest that contains the boxes of all positions."""
-    if box is None:
-        return None
-    parts = [box[k::inputs] for k in range(inputs)]
-    return tuple((min(low for low, _ in part), max(high for _, high in part)) for part in parts)
 
 
 def _streams(weights: Weights, count: int) -> list[list[Content]]:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from transformula.budget import one_thread, report
 from transformula.cluster.engines import Outcome
-from transformula.learn.distinct_rows import Floats, is_dask
-from transformula.learn.streaming import Chunk, add_up, total_of
 
+Floats = NDArray[np.float64]
 State = TypeVar("State")
+#: Inputs (rows, d), targets (rows, outputs) and weights, of at least one row.
+Chunk = tuple[Floats, Floats, Floats | None]
 #: Most groups of parts.
 _MOST_GROUPS = 256
 #: Numbers in a chunk: 8 MiB.
@@ -39,6 +40,47 @@ def chunk_rows(width: int) -> int:
     (95325, 1024)
     """
     return max(_CHUNK_NUMBERS // max(1, width), _LEAST_ROWS)
+
+
+class NoRowsError(ValueError):
+    """A table without rows."""
+
+
+class Parts(Protocol):
+    """A table in parts, wherever they are."""
+
+    @property
+    def width(self) -> int:
+        """Number of inputs of a row."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of targets of a row."""
+
+    def total(self, work: Callable[[Iterable[Chunk]], State | None]) -> State:
+        """Do one piece of work on every part, and add up what comes back; None is the state of no rows."""
+
+
+def total_of(states: Iterable[State | None]) -> State | None:
+    """The sum of states in their order; None is the state of no rows."""
+    total: Any = None
+    for state in states:
+        total = state if total is None else total if state is None else total + state
+    return total  # type: ignore[no-any-return]
+
+
+def add_up(states: Iterable[State | None]) -> State:
+    """The sum of states in their order.
+
+    Raises
+    ------
+    NoRowsError
+        If there are none.
+    """
+    total = total_of(states)
+    if total is None:
+        raise NoRowsError("the table has no rows")
+    return total
 
 
 class Reader(Protocol):
@@ -122,6 +164,11 @@ def _chunk(X: Any, Y: Any, weight: Any) -> Chunk:
     if w is not None and w.min(initial=0.0) < 0:
         raise ValueError("sample_weight has negative entries: weights must be zero or more")
     return x, y, w
+
+
+def is_dask(table: Any) -> bool:
+    """Whether this is a Dask collection, whose rows may be on other machines."""
+    return hasattr(table, "__dask_graph__") and hasattr(table, "to_delayed")
 
 
 @dataclass(frozen=True)
