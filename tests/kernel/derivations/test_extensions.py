@@ -104,11 +104,28 @@ def test_other_pairs_are_refused(pair, said):
 
 def test_a_pair_is_no_better_than_its_identity():
     """A fault that drops the comparison makes a sign of anything."""
-    with active(
-        fault("", _RULES + "derivation_steps:Facts.add_sign", "and not same(of, expr, self.algebra)", "and False", "")
-    ):
+    with active(fault("", _RULES + "derivation_steps:Facts.add_sign", "and same(of, expr, self.algebra)", "", "")):
         facts = signed(["a - 2", "a"])
         assert facts.algebra.sign(facts.algebra.of(parse("a - 2"))) == 1  # which is false
+
+
+_EDGE = "sqrt(exp(" + " + ".join(f"max(a - {k}/16, 0)" for k in range(8, 13)) + ") - 1)"  # 0 where a <= 1/2
+#: N/D is E > 0 but where D = 0, at a point or on half of the box; N = E D is 0 there.
+DIVIDED = [
+    (["(a - 1)*(sqrt(a) - 1)", "(a - 1)/(sqrt(a) - 1)", "sqrt(a) + 1"], "a=0..4"),
+    ([f"({_EDGE} + {_EDGE}**2)*({_EDGE} + 2*{_EDGE}**2 + {_EDGE}**3)",
+      f"({_EDGE} + 2*{_EDGE}**2 + {_EDGE}**3)/({_EDGE} + {_EDGE}**2)", f"1 + {_EDGE}"], "a=0..1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "box"), DIVIDED, ids=("point", "region"))
+def test_a_quotient_shows_no_sign_where_its_divisor_vanishes(texts, box):
+    """Else a + 0*log(N D) would count as defined on the whole box, and it is undefined where D = 0."""
+    product, of, expr = texts
+    with pytest.raises(RefutedError, match="not seen to be"):
+        signed([of, expr], box, f"a + 0*log({product})")
+    with active(fault("", _RULES + "derivation_steps:Facts.add_sign", "form.whole and ", "", "")):
+        signed([of, expr], box, f"a + 0*log({product})")  # which is false
 
 
 def extend(text, becomes, box):

@@ -4,7 +4,8 @@ All functions of formulas are continuous where they are defined. The new formula
 whole box (`Facts`); hence it is the old one, continuously extended to zeros of B.
 
 A sign may be proven of another expression, with the same normal form, also in shares, that is defined on the whole box:
-of a sum of squares.
+of a sum of squares. The form has no divisor, for it would tell nothing where that vanishes: N/D is E > 0 wherever D is
+not zero, but N = E D is not > 0 where it is.
 
 Signs of the nodes of an expression: from those of its arguments, and of normal forms where these do not tell.
 
@@ -170,9 +171,10 @@ class Facts:
         sign = NodeSigns(self.algebra).of(expr)
         if abs(sign) != 2 or open_nodes(expr, seen):
             sign = sign_on(expr, self.region, tree, seen)
-        if of not in (None, expr) and not same(of, expr, self.algebra):
+        form = self.algebra.of(of or expr)
+        if of not in (None, expr) and not (form.whole and same(of, expr, self.algebra)):
             raise RefutedError(f"{short_text(of)} is not seen to be {short_text(expr)}")
-        self.algebra.learn(self.algebra.of(of or expr), sign)
+        self.algebra.learn(form, sign)
         self.known |= seen
 
     def seen(self, expr: Expr) -> frozenset[Expr]:
