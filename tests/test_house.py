@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 #: Sizes of the whole without the Coq export. The aim is 42,000 lines in 280 files, 80 modules for one compile, and 120
 #: constants; Hugging Face folders, text models, interventions, raw tables and the engineers' notation take 5,700 lines.
-MAX_LINES, MAX_FILES = 58_854, 280
+MAX_LINES, MAX_FILES = 58_860, 280
 MAX_MODULES = 80
 MAX_CONSTANTS = 138
 #: Lines of a file, and of a function without its docstring.
