@@ -42,4 +42,4 @@ def test_a_range_that_takes_many_boxes_is_widened():
 def test_a_range_that_no_width_makes_quick_is_left_out(monkeypatch):
     monkeypatch.setattr(bisected_ranges, "MAX_BOXES", 1)
     expr = parse("x - x*a*z", "axz")
-    assert easy_range(expr, UNIT, (Fraction(-15, 8), Fraction(9, 8)), (Fraction(-9), Fraction(9))) is None
+    assert easy_range(expr, UNIT, (Fraction(-1, 8), Fraction(1, 8)), (Fraction(-9), Fraction(9))) is None

@@ -562,7 +562,7 @@ CASES: dict[str, tuple[Any, str, str, float, dict[str, Any]]] = {
     "conjugate": ("sqrt(x**2 + y) - x", "x=-1..9, y=1..2", "circuit", 0.2, {}),
     "other_conjugate": ("2*x - 2*sqrt(x**2 - 4*y)", "x=9..10, y=1..2", "circuit", 0.2, {}),
     "conjugate_twice": ("sqrt(x**2 + y) - x - x", "x=-1..9, y=1..2", "circuit", 0.5, {}),
-    "completed": ("sqrt(x*x + x*y + y*y)", "x=-1..1, y=-1..1", "circuit", 0.3, {}),
+    "completed": ("sqrt(2*x*x - 2*x*y + y*y - 2*x + 1)", "x=0..2, y=0..2", "circuit", 0.3, {}),
     "squared_factors": ("sqrt((x*x - 2*x*y + y*y)*(1 + 2*x + x*x))", "x=-1/2..1, y=-1..1", "circuit", 0.5, {}),
     "removable_twice": ("sin(x)/x*(sin(x)/x)", "x=-2..2", "lookup", 0.05, {}),
     "removable_scale": ("sin(3*x)/x", "x=-1..1", "lookup", 0.1, {}),

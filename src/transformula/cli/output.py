@@ -19,7 +19,7 @@ from transformula.files import STDOUT
 #: Width of tables in characters in a pipe or a file, where nothing is cut off, and of prose there.
 _WIDE, _NARROW = 250, 80
 #: Texts that stay on a line of their own in a pipe, whatever their length.
-_ON_ONE_LINE = ("formula", "box", "read_as")
+_ON_ONE_LINE = ("formula", "box", "read_as", "use")  # a command is pasted
 #: Names of numbers that are upper bounds: they are rounded up.
 _BOUNDS = (
     "bound",

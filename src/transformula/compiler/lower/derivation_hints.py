@@ -224,7 +224,7 @@ def as_nonnegative(expr: Expr) -> Expr | None:
     >>> str(as_nonnegative(parse("x*x - 2*x*y + y*y")))
     '(x - y)**2'
     >>> str(as_nonnegative(parse("x**2 + x*y + y**2")))
-    '(x + 1/2*y)**2 + 3/4*y**2'
+    '(x + 1/2*y)**2 + ((3/4)**(1/2)*y)**2'
     >>> str(as_nonnegative(parse("p**2 + q**2 - 2*p*q*cos(t)")))
     '(p - q*cos(t))**2 + (q*sin(t))**2'
     """
