@@ -45,7 +45,7 @@ class AdviceSearch:
             self.add(eps=None)
         elif constant or not checked.advice:
             self.look_for_box()
-            if self.refused.ending and not checked.advice and not self.refused.checked.advice:
+            if self.refused.ending and not self.refused.checked.advice:
                 self.look_for_tolerance()
 
     def look_for_tolerance(self) -> None:
